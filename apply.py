@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The patch series on vLLM: apply it, export it, see where it stands."""
+
+import signal
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from series.errors import Exit, SeriesError
+
+HERE = Path(__file__).resolve().parent
+
+app = typer.Typer(
+    help=__doc__,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@dataclass
+class Setting:
+    """Where this run reads the series and builds the tree."""
+
+    series: Path = HERE / "patches" / "series.toml"
+    build: Path = HERE / "build"
+    debug: bool = False
+
+
+SETTING = Setting()
+
+
+@app.callback()
+def setting(
+    series: Annotated[
+        Path, typer.Option(help="The series.toml to use.", show_default=False)
+    ] = SETTING.series,
+    build: Annotated[
+        Path, typer.Option(help="Where the pinned tree is made.", show_default=False)
+    ] = SETTING.build,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="Show the traceback of a failure.")
+    ] = False,
+) -> None:
+    """The patch series on vLLM: apply it, export it, see where it stands."""
+    SETTING.series = series.absolute()
+    SETTING.build = build.absolute()
+    SETTING.debug = debug
+
+
+@contextmanager
+def error_handler() -> Iterator[None]:
+    """Turn failures into one message and the exit code that belongs to them."""
+    try:
+        yield
+    except SeriesError as error:
+        if SETTING.debug:
+            traceback.print_exc()
+        print(f"error: {error.what}", file=sys.stderr)
+        if error.hint:
+            print(f"       {error.hint}", file=sys.stderr)
+        raise typer.Exit(error.code) from error
+    except KeyboardInterrupt as error:
+        print("interrupted: nothing was moved.", file=sys.stderr)
+        raise typer.Exit(Exit.INTERRUPT) from error
+    except Exception as error:
+        if SETTING.debug:
+            traceback.print_exc()
+        kind = type(error).__name__
+        print(f"bug: {kind}: {error}", file=sys.stderr)
+        print("       Run it with `apply.py --debug …` and report it.", file=sys.stderr)
+        raise typer.Exit(Exit.FAILURE) from error
+
+
+Vllm = Annotated[
+    Path | None,
+    typer.Option("--vllm", help="Your clone of vLLM; left out: build/vllm."),
+]
+Json = Annotated[bool, typer.Option("--json", help="Data instead of text.")]
+
+
+@app.command()
+def apply(
+    vllm: Vllm = None,
+    switch: Annotated[
+        bool, typer.Option("--switch", help="Check the branch out as well.")
+    ] = False,
+    force: Annotated[
+        bool,
+        typer.Option("--force", help="Give up commits and edits in the way; kept."),
+    ] = False,
+    archive: Annotated[
+        Path | None,
+        typer.Option("--archive", help="The source distribution, as a local file."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Put the series on a branch of the pinned tree, or of your clone."""
+    with error_handler():
+        from series import commands, report
+
+        series, build = SETTING.series, SETTING.build
+        if vllm is None:
+            outcome = commands.apply_own(series, build, archive, force=force)
+        else:
+            outcome = commands.apply_to(series, vllm, switch=switch, force=force)
+        own = vllm is None
+        if as_json:
+            report.print_data(report.outcome_data(outcome, own=own))
+        else:
+            report.print_outcome(outcome, own=own)
+        if outcome.not_switched:
+            raise outcome.not_switched
+
+
+def main() -> None:
+    """Run the command line; a termination ends as cleanly as an interrupt."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
+    app()
+
+
+if __name__ == "__main__":
+    main()
