@@ -18,6 +18,12 @@ for name in sys.argv[1:]:
     except metadata.PackageNotFoundError:
         found["missing"].append(name)
 try:
+    installed = metadata.distribution("vllm")
+    found["vllm"] = installed.version
+    found["vllm_folder"] = str(installed.locate_file("vllm"))
+except metadata.PackageNotFoundError:
+    pass
+try:
     import torch
     found["torch"] = torch.__version__
     found["gpu"] = torch.cuda.is_available()
@@ -31,7 +37,12 @@ print("\\n" + json.dumps(found))
 
 @dataclass(frozen=True)
 class Environment:
-    """An interpreter and what was found in it."""
+    """An interpreter and what was found in it.
+
+    Attributes:
+        vllm: The release of vLLM installed there, empty if none.
+        vllm_folder: Where that one lies.
+    """
 
     interpreter: str
     python: str
@@ -40,6 +51,8 @@ class Environment:
     hip: bool
     device: str
     missing: tuple[str, ...]
+    vllm: str = ""
+    vllm_folder: str = ""
 
 
 class ProbeError(Exception):
@@ -75,6 +88,8 @@ def probe(
         hip=found.get("hip", False),
         device=found.get("device", ""),
         missing=tuple(found["missing"]),
+        vllm=found.get("vllm", ""),
+        vllm_folder=found.get("vllm_folder", ""),
     )
 
 

@@ -80,13 +80,15 @@ def _tree(plan: Plan) -> str:
 
 def _kernels(plan: Plan, parts: Sequence[Part]) -> list[str]:
     ran = launches(parts)
-    lines = []
+    of: dict[str, list[str]] = {}
     for patch in plan.patches:
         for kernel in patch.kernels:
-            count = f"{ran[kernel]} launches" if ran[kernel] else "did not run"
-            lines.append(f"{kernel.rsplit('.', 1)[-1]}: {count} ({patch.name})")
-    own = {kernel for patch in plan.patches for kernel in patch.kernels}
-    others = sum(count for kernel, count in ran.items() if kernel not in own)
+            of.setdefault(kernel, []).append(patch.name[:4])
+    lines = []
+    for kernel, patches in of.items():
+        count = f"{ran[kernel]} launches" if ran[kernel] else "did not run"
+        lines.append(f"{kernel.rsplit('.', 1)[-1]} ({', '.join(patches)}): {count}")
+    others = sum(count for kernel, count in ran.items() if kernel not in of)
     if others:
         lines.append(f"upstream's own kernels: {others} launches")
     return lines

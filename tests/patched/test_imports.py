@@ -8,7 +8,6 @@ import os
 from pathlib import Path
 
 import pytest
-
 import vllm
 
 TREE = Path(vllm.__file__).parent.parent

@@ -45,8 +45,9 @@ def _compiled(fullname: str, folders: Sequence[Path]) -> Path | None:
 class _LastResort(MetaPathFinder):
     """Answers only for names that no real finder knew: it stands last."""
 
-    def __init__(self, folders: Sequence[Path]) -> None:
+    def __init__(self, folders: Sequence[Path], stand_in: bool) -> None:
         self.folders = folders
+        self.stand_in = stand_in
 
     def find_spec(
         self,
@@ -60,13 +61,18 @@ class _LastResort(MetaPathFinder):
             loaded.append(str(found))
             loader = ExtensionFileLoader(fullname, str(found))
             return ModuleSpec(fullname, loader, origin=str(found))
-        if fullname in STANDS_IN:
+        if self.stand_in and fullname in STANDS_IN:
             return ModuleSpec(fullname, _EmptyModule())
         return None
 
 
-def install() -> None:
-    """Offers both behind every other way to find those modules."""
+def install(stand_in: bool) -> None:
+    """Offers both behind every other way to find those modules.
+
+    Args:
+        stand_in: Whether the platform cannot start without its extension; vLLM's ROCm
+            platform can, and says itself what it lacks.
+    """
     given = os.environ.get("SERIES_HARNESS_EXTENSIONS", "").split(os.pathsep)
     folders = [Path(folder) for folder in given if folder]
-    sys.meta_path.append(_LastResort(folders))
+    sys.meta_path.append(_LastResort(folders, stand_in))

@@ -5,11 +5,14 @@ vLLM finds no platform there: what it then refuses to answer is answered here, a
 tests' literal device "cuda" means the CPU while one of them runs.
 """
 
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
+NAME = "interpreted"
 COMPUTE_UNITS = 16
 """What num_compute_units answers: small, so that small cases reach every tile rule."""
 
@@ -34,8 +37,28 @@ class CudaMeansCpu(TorchFunctionMode):
         return func(*(_on_cpu(value) for value in args), **mapped)
 
 
-def _nothing(*args: Any, **kwargs: Any) -> None:
-    """Stands for a synchronisation: the interpreter runs a kernel to its end."""
+def _no_op() -> Callable[..., None]:
+    """A function that stands for a synchronisation: nothing runs beside the caller."""
+
+    # One each: torch.compile keeps what it knows of such functions by identity.
+    def nothing(*args: Any, **kwargs: Any) -> None:
+        return None
+
+    return nothing
+
+
+def _properties(*args: Any, **kwargs: Any) -> SimpleNamespace:
+    # vLLM's ROCm platform asks for the architecture when it is imported, and tests of
+    # its dispatch import it to fake its predicates.
+    return SimpleNamespace(
+        name=NAME,
+        gcnArchName=NAME,
+        multi_processor_count=COMPUTE_UNITS,
+        warp_size=32,
+        total_memory=0,
+        major=0,
+        minor=0,
+    )
 
 
 def _no_capability(*args: Any, **kwargs: Any) -> tuple[int, int]:
@@ -44,8 +67,9 @@ def _no_capability(*args: Any, **kwargs: Any) -> tuple[int, int]:
 
 def install() -> None:
     """Fills in the platform and the few torch calls that raise without a GPU."""
-    torch.cuda.synchronize = _nothing
-    torch.accelerator.synchronize = _nothing
+    torch.cuda.synchronize = _no_op()
+    torch.accelerator.synchronize = _no_op()
+    torch.cuda.get_device_properties = _properties
     torch.cuda.get_device_capability = _no_capability
 
     import vllm.platforms

@@ -26,7 +26,7 @@ _left_out: dict[str, str] = {}
 
 def pytest_configure(config: pytest.Config) -> None:
     """Installs the hooks before the first test module, and so vllm, is imported."""
-    extensions.install()
+    extensions.install(stand_in=torch.cuda.is_available() and not torch.version.hip)
     launches.install()
     if INTERPRETED:
         rounding.install()
@@ -41,7 +41,8 @@ def pytest_collection_modifyitems(
         return
     rules = selection.load()
     for item in items:
-        reason = selection.left_out(item.nodeid, rules)
+        case = item.nodeid.split("::", 1)[-1]
+        reason = selection.left_out(item.path.as_posix(), case, rules)
         if reason:
             _left_out[item.nodeid] = reason
     gone = [item for item in items if item.nodeid in _left_out]
@@ -53,8 +54,7 @@ def pytest_collection_modifyitems(
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     """Runs a test that names CUDA on the CPU, and undoes its default device."""
-    path = getattr(item, "path", None)
-    names_cuda = path is not None and "cuda" in path.read_text(encoding="utf-8")
+    names_cuda = "cuda" in item.path.read_text(encoding="utf-8")
     try:
         if INTERPRETED and names_cuda:
             with on_cpu.CudaMeansCpu():

@@ -17,13 +17,12 @@ class Rule:
     keep: tuple[str, ...]
     reason: str
 
-    def covers(self, nodeid: str) -> bool:
-        """Whether the rule speaks of that case."""
-        return nodeid.split("::", 1)[0].endswith(self.file)
+    def covers(self, path: str) -> bool:
+        """Whether the rule speaks of that test file."""
+        return f"/{path}".endswith(f"/{self.file}")
 
-    def keeps(self, nodeid: str) -> bool:
-        """Whether the case, named without its file, matches a pattern to keep."""
-        case = nodeid.split("::", 1)[-1]
+    def keeps(self, case: str) -> bool:
+        """Whether the case, test[param] in its file, matches a pattern to keep."""
         # Brackets are part of a case's name, not a character class.
         return any(
             fnmatch.fnmatchcase(case, pattern.replace("[", "[[]"))
@@ -46,9 +45,9 @@ def load(path: Path = LIST) -> list[Rule]:
     return rules
 
 
-def left_out(nodeid: str, rules: list[Rule]) -> str:
+def left_out(path: str, case: str, rules: list[Rule]) -> str:
     """The reason why an interpreted run leaves a case out, empty where it runs."""
-    covering = [rule for rule in rules if rule.covers(nodeid)]
-    if not covering or any(rule.keeps(nodeid) for rule in covering):
+    covering = [rule for rule in rules if rule.covers(path)]
+    if not covering or any(rule.keeps(case) for rule in covering):
         return ""
     return covering[0].reason

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tests this repository's code, then the patched tree: the command of `make test`."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+if __name__ == "__main__":
+    sys.path[0] = str(ROOT)
+
+from series.errors import Exit, SeriesError, UsageError  # noqa: E402
+from series.git import Repository  # noqa: E402
+from series.manifest import Manifest, load_manifest  # noqa: E402
+from tests.harness import (  # noqa: E402
+    environment,
+    suite,
+    summary,
+    tree,
+    treerun,
+)
+from tests.harness.environment import Environment  # noqa: E402
+from tests.harness.plan import Plan  # noqa: E402
+
+CACHE = ROOT / "build/test"
+DEFAULT_TREE = ROOT / "build/vllm"
+MANIFEST = ROOT / "patches/series.toml"
+NEEDS = ROOT / "requirements/kernels.txt"
+OWN = "tests of this repository"
+
+
+def own_tests(args: Sequence[str]) -> suite.Part:
+    """Runs the tests of this repository's code, in this interpreter."""
+    print(f"{ROOT / 'tests'}", flush=True)
+    words = [*args, "tests"]
+    return suite.run(OWN, sys.executable, words, ROOT, os.environ)
+
+
+def ready(interpreter: str) -> Environment:
+    """The interpreter to run the tree's tests in, once it has what they need.
+
+    Raises:
+        SeriesError: It does not start, or packages are missing; nothing is installed.
+    """
+    try:
+        found = environment.probe(interpreter, environment.needed(NEEDS))
+    except environment.ProbeError as error:
+        raise SeriesError(
+            f"{error}.", "Name a Python interpreter: PYTHON=path/to/python3"
+        ) from error
+    if found.missing:
+        raise SeriesError(
+            f"{interpreter} lacks {', '.join(found.missing)}.",
+            "Install them there, or leave PYTHON out for an environment of its own.",
+        )
+    return found
+
+
+def planned(vllm: Path | None, manifest: Manifest) -> Plan:
+    """What is to be tested: build/vllm as it is, or the series branch of a clone.
+
+    Raises:
+        SeriesError: There is no tree, or no series branch in it.
+    """
+    patches = [
+        (patch.file.removesuffix(".patch"), patch.tests) for patch in _all(manifest)
+    ]
+    branch, version = manifest.series.branch, manifest.pin.release
+    if vllm is None:
+        if not DEFAULT_TREE.exists():
+            raise SeriesError(f"{DEFAULT_TREE} is not there.", "Run make apply first.")
+        repo = Repository.find(DEFAULT_TREE)
+        plan = tree.plan(repo, branch, version, patches, DEFAULT_TREE)
+        if repo.resolve("HEAD") != plan.commit:
+            raise SeriesError(
+                f"{DEFAULT_TREE} is not at its branch {branch}.",
+                f"Go back to it: git -C {DEFAULT_TREE} switch {branch}",
+            )
+        return replace(plan, dirty=tree.is_dirty(repo))
+    repo = Repository.find(vllm)
+    tip = tree.commits(repo, branch, len(patches))[-1]
+    path = tree.export(repo, tip, CACHE / "trees")
+    plan = tree.plan(repo, branch, version, patches, path)
+    built = [repo.worktree / "vllm"] if repo.worktree else []
+    return replace(plan, extensions=tuple(built))
+
+
+def _all(manifest: Manifest) -> list:
+    if not manifest.patch:
+        raise SeriesError(f"{MANIFEST} lists no patch.", "There is nothing to test.")
+    return list(manifest.patch)
+
+
+def whole(plan: Plan, found: Environment, args: Sequence[str]) -> list[suite.Part]:
+    """Runs the tests of all patches on the finished tree."""
+    return treerun.run(plan, found, ROOT, CACHE, args)
+
+
+def each(plan: Plan, vllm: Path | None, found: Environment) -> int:
+    """Runs every patch's own tests on the tree as it stands right after that patch.
+
+    Returns:
+        The exit code: each tree imports and each patch's tests pass, or 1.
+    """
+    repo = Repository.find(vllm or DEFAULT_TREE)
+    commits = tree.commits(repo, plan.branch, len(plan.patches))
+    failed, closings = [], []
+    for commit, patch in zip(commits, plan.patches, strict=True):
+        path = tree.export(repo, commit, CACHE / "trees")
+        alone = replace(plan, path=path, commit=commit, patches=(patch,), dirty=False)
+        print(f"\n== after {patch.name}", flush=True)
+        parts = treerun.run(alone, found, ROOT, CACHE)
+        failed += summary.problems(alone, parts, narrowed=False)
+        closings += [f"{patch.name}, {part.name}: {part.closing}" for part in parts]
+    tree.prune(CACHE / "trees", commits)
+    print("\nAfter each patch", *closings, sep="\n")
+    return _verdict(failed)
+
+
+def _verdict(failed: Sequence[str]) -> int:
+    for problem in failed:
+        print(f"failed: {problem}", file=sys.stderr)
+    return Exit.FAILURE if failed else Exit.DONE
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tests/run.py", description=__doc__, allow_abbrev=False
+    )
+    parser.add_argument("--vllm", type=Path, help="a clone with the series branch")
+    parser.add_argument("--python", default=sys.executable, help="an interpreter")
+    only = parser.add_mutually_exclusive_group()
+    only.add_argument("--own-only", action="store_true", help="this repository's tests")
+    only.add_argument("--tree-only", action="store_true", help="the tree's tests")
+    only.add_argument("--each", action="store_true", help="the tree after every patch")
+    parser.add_argument("args", nargs="*", help="after --: arguments for pytest")
+    return parser
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs the command; returns its exit code."""
+    options = _parser().parse_args(argv)
+    if options.own_only:
+        part = own_tests(options.args)
+        print(f"\n{part.name}  {part.closing}")
+        return Exit.FAILURE if part.code else Exit.DONE
+    # Everything that can be refused is refused before the first minute is spent.
+    plan = planned(options.vllm, load_manifest(MANIFEST))
+    found = ready(options.python)
+    if options.each:
+        if options.args:
+            raise UsageError("--each takes no arguments for pytest.")
+        return each(plan, options.vllm, found)
+    parts = [] if options.tree_only else [own_tests(options.args)]
+    parts += whole(plan, found, options.args)
+    failed = summary.problems(plan, parts, narrowed=bool(options.args))
+    print("\n".join(summary.lines(plan, parts)), flush=True)
+    return _verdict(failed)
+
+
+def guarded(command: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
+    """Turns what a user can cause into one message and its exit code."""
+    try:
+        return command(argv)
+    except SeriesError as error:
+        print(f"{error.what} {error.hint}".strip(), file=sys.stderr)
+        return error.code
+    except treerun.PlanError as error:
+        print(f"{error}. Correct patches/series.toml.", file=sys.stderr)
+        return Exit.FAILURE
+    except KeyboardInterrupt:
+        print("Interrupted.", file=sys.stderr)
+        return Exit.INTERRUPT
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main, sys.argv[1:]))
