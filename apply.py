@@ -7,7 +7,7 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -119,6 +119,39 @@ def apply(
             report.print_outcome(outcome, own=own)
         if outcome.not_switched:
             raise outcome.not_switched
+
+
+@app.command()
+def export(
+    vllm: Vllm = None,
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Remove patches whose commits are gone.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Write the commits of the series branch back to patches/."""
+    with error_handler():
+        from series import commands, report
+
+        done = commands.export(SETTING.series, SETTING.build, vllm, prune=prune)
+        if as_json:
+            report.print_data(asdict(done))
+        else:
+            report.print_export(done)
+
+
+@app.command()
+def status(vllm: Vllm = None, as_json: Json = False) -> None:
+    """Say where the pin, the archive, the tree and the branch are; changes nothing."""
+    with error_handler():
+        from series import report
+        from series.status import look
+
+        facts = look(SETTING.series, SETTING.build, vllm)
+        if as_json:
+            report.print_data(asdict(facts))
+        else:
+            report.print_status(facts)
 
 
 def main() -> None:

@@ -3,16 +3,16 @@
 
 import json
 import shlex
-from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from .export import Exported
 from .place import Outcome
+from .status import Status
 
 
 def outcome_data(outcome: Outcome, *, own: bool) -> dict[str, Any]:
@@ -82,24 +82,38 @@ def print_data(data: dict[str, Any]) -> None:
     print(json.dumps(data, indent=2, ensure_ascii=False, default=str))
 
 
-def print_facts(facts: Sequence[tuple[str, str]]) -> None:
-    """Print named facts, one a line."""
+def print_export(done: Exported) -> None:
+    """Print what `export` wrote."""
+    console = Console(highlight=False)
+    lines = [f"wrote {name}" for name in done.written]
+    lines += [f"removed {name}" for name in done.removed]
+    if not lines:
+        lines = [f"patches/ already has what {done.branch} has: nothing to do."]
+    for name in done.new:
+        lines.append(
+            f"{name} is new: fill in purpose, series, upstream, drop_when, symbols and "
+            "tests of its table in series.toml."
+        )
+    if not done.tree:
+        lines.append(
+            "The tree id is not recorded: run `apply.py apply`, then `apply.py export`."
+        )
+    if done.note:
+        lines.append(f"As it is, `apply` will refuse it: {done.note}")
+    for line in lines:
+        console.print(escape(line), soft_wrap=True)
+
+
+def print_status(facts: Status) -> None:
+    """Print where everything is, one fact a line."""
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
-    for name, value in facts:
-        table.add_row(escape(name), escape(value))
+    for name, value in asdict(facts).items():
+        table.add_row(name, escape(str(value)))
     Console(highlight=False).print(table)
 
 
 def say(line: str) -> None:
     """Tell about something that takes time; never on the output of --json."""
     Console(stderr=True, highlight=False).print(escape(line), soft_wrap=True)
-
-
-def show_path(path: Path) -> str:
-    """A path, shortened where it lies below the current folder."""
-    try:
-        return str(path.relative_to(Path.cwd()))
-    except (ValueError, OSError):
-        return str(path)
