@@ -15,7 +15,7 @@ _FLAGS = (
     "--no-numbered",
     "--start-number=1",
     "--suffix=.patch",
-    "--patch",
+    "-p",
     "--unified=3",
     "--inter-hunk-context=0",
     "--diff-algorithm=myers",

@@ -39,7 +39,8 @@ class Mail:
         date: The author's date, as the patch has it.
         message: The commit message, ended by one newline.
         diff: The diff, as `git apply` takes it.
-        changes: The files it touches.
+        changes: The files whose content it changes.
+        paths: All files that it touches, those with a new mode alone included.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Mail:
     message: str
     diff: bytes
     changes: tuple[Change, ...]
+    paths: tuple[str, ...]
 
     @property
     def subject(self) -> str:
@@ -78,7 +80,7 @@ def read_mail(scratch: Scratch, path: Path) -> Mail:
         if not fields.get(field):
             raise PatchError(f"{path.name} has no {field.lower()}.", hint)
     data = diff.read_bytes()
-    changes = _changes(path.name, data, hint)
+    changes, paths = _changes(path.name, data, hint)
     if not data.strip():
         raise PatchError(f"{path.name} changes no file.", hint)
     return Mail(
@@ -88,6 +90,7 @@ def read_mail(scratch: Scratch, path: Path) -> Mail:
         tidy(f"{fields['Subject']}\n\n{message}"),
         data,
         changes,
+        paths,
     )
 
 
@@ -101,9 +104,12 @@ def tidy(message: str) -> str:
     return "\n".join(kept).strip("\n") + "\n"
 
 
-def _changes(name: str, diff: bytes, hint: str) -> tuple[Change, ...]:
+def _changes(
+    name: str, diff: bytes, hint: str
+) -> tuple[tuple[Change, ...], tuple[str, ...]]:
     """The files of a diff; lines inside hunks are counted off, not searched."""
     found: list[Change] = []
+    paths: list[str] = []
     path = ""
     minus = plus = 0
     for line in diff.split(b"\n"):
@@ -112,6 +118,7 @@ def _changes(name: str, diff: bytes, hint: str) -> tuple[Change, ...]:
             plus -= line[:1] in (b"+", b" ", b"")
         elif head := _HEAD.match(line):
             path = _path(name, head["names"], hint)
+            paths.append(path)
         elif index := _INDEX.match(line):
             pre, post = index["pre"].decode(), index["post"].decode()
             if len(pre) != 40 or len(post) != 40:
@@ -121,7 +128,7 @@ def _changes(name: str, diff: bytes, hint: str) -> tuple[Change, ...]:
             minus, plus = (int(count or 1) for count in hunk.groups())
         elif line.startswith((b"rename ", b"copy ", b"similarity ")):
             raise PatchError(f"{name} renames a file: {path}.", hint)
-    return tuple(found)
+    return tuple(found), tuple(paths)
 
 
 def _path(name: str, names: bytes, hint: str) -> str:

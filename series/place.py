@@ -163,8 +163,9 @@ def build_series(
     if scratch.ask("ls-tree", "-r", "--name-only", base.commit) is None:
         complete_trees(repo, base.commit, say)
     require_base(scratch, base.commit, mails)
-    looked_at = [s.file for patch in manifest.patch for s in patch.symbols]
-    needed = set(blob_ids(scratch, base.commit, [*touched, *looked_at]).values())
+    looked_at = {s.file for patch in manifest.patch for s in patch.symbols}
+    looked_at.update(path for mail in mails for path in mail.paths)
+    needed = set(blob_ids(scratch, base.commit, sorted(looked_at)).values())
     complete(repo, scratch.missing(sorted(needed)), say)
     tips = build_stack(scratch, base.commit, mails)
     tip = tips[-1] if tips else base.commit
