@@ -4,7 +4,7 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ if __name__ == "__main__":
 
 from series.errors import Exit, SeriesError, UsageError  # noqa: E402
 from series.git import Repository  # noqa: E402
-from series.manifest import Manifest, load_manifest  # noqa: E402
+from series.manifest import load_manifest  # noqa: E402
 from tests.harness import (  # noqa: E402
     environment,
     suite,
@@ -23,10 +23,11 @@ from tests.harness import (  # noqa: E402
     treerun,
 )
 from tests.harness.environment import Environment  # noqa: E402
+from tests.harness.guard import guarded  # noqa: E402
 from tests.harness.plan import Plan  # noqa: E402
 
 CACHE = ROOT / "build/test"
-DEFAULT_TREE = ROOT / "build/vllm"
+TREES = CACHE / "trees"
 MANIFEST = ROOT / "patches/series.toml"
 NEEDS = ROOT / "requirements/kernels.txt"
 OWN = "tests of this repository"
@@ -59,41 +60,6 @@ def ready(interpreter: str) -> Environment:
     return found
 
 
-def planned(vllm: Path | None, manifest: Manifest) -> Plan:
-    """What is to be tested: build/vllm as it is, or the series branch of a clone.
-
-    Raises:
-        SeriesError: There is no tree, or no series branch in it.
-    """
-    patches = [
-        (patch.file.removesuffix(".patch"), patch.tests) for patch in _all(manifest)
-    ]
-    branch, version = manifest.series.branch, manifest.pin.release
-    if vllm is None:
-        if not DEFAULT_TREE.exists():
-            raise SeriesError(f"{DEFAULT_TREE} is not there.", "Run make apply first.")
-        repo = Repository.find(DEFAULT_TREE)
-        plan = tree.plan(repo, branch, version, patches, DEFAULT_TREE)
-        if repo.resolve("HEAD") != plan.commit:
-            raise SeriesError(
-                f"{DEFAULT_TREE} is not at its branch {branch}.",
-                f"Go back to it: git -C {DEFAULT_TREE} switch {branch}",
-            )
-        return replace(plan, dirty=tree.is_dirty(repo))
-    repo = Repository.find(vllm)
-    tip = tree.commits(repo, branch, len(patches))[-1]
-    path = tree.export(repo, tip, CACHE / "trees")
-    plan = tree.plan(repo, branch, version, patches, path)
-    built = [repo.worktree / "vllm"] if repo.worktree else []
-    return replace(plan, extensions=tuple(built))
-
-
-def _all(manifest: Manifest) -> list:
-    if not manifest.patch:
-        raise SeriesError(f"{MANIFEST} lists no patch.", "There is nothing to test.")
-    return list(manifest.patch)
-
-
 def whole(plan: Plan, found: Environment, args: Sequence[str]) -> list[suite.Part]:
     """Runs the tests of all patches on the finished tree."""
     return treerun.run(plan, found, ROOT, CACHE, args)
@@ -105,17 +71,17 @@ def each(plan: Plan, vllm: Path | None, found: Environment) -> int:
     Returns:
         The exit code: each tree imports and each patch's tests pass, or 1.
     """
-    repo = Repository.find(vllm or DEFAULT_TREE)
+    repo = Repository.find(vllm or ROOT / "build/vllm")
     commits = tree.commits(repo, plan.branch, len(plan.patches))
     failed, closings = [], []
     for commit, patch in zip(commits, plan.patches, strict=True):
-        path = tree.export(repo, commit, CACHE / "trees")
+        path = tree.export(repo, commit, TREES)
         alone = replace(plan, path=path, commit=commit, patches=(patch,), dirty=False)
         print(f"\n== after {patch.name}", flush=True)
         parts = treerun.run(alone, found, ROOT, CACHE)
         failed += summary.problems(alone, parts, narrowed=False)
         closings += [f"{patch.name}, {part.name}: {part.closing}" for part in parts]
-    tree.prune(CACHE / "trees", commits)
+    tree.prune(TREES, commits)
     print("\nAfter each patch", *closings, sep="\n")
     return _verdict(failed)
 
@@ -148,7 +114,7 @@ def main(argv: Sequence[str]) -> int:
         print(f"\n{part.name}  {part.closing}")
         return Exit.FAILURE if part.code else Exit.DONE
     # Everything that can be refused is refused before the first minute is spent.
-    plan = planned(options.vllm, load_manifest(MANIFEST))
+    plan = tree.planned(ROOT, options.vllm, load_manifest(MANIFEST), TREES)
     found = ready(options.python)
     if options.each:
         if options.args:
@@ -159,21 +125,6 @@ def main(argv: Sequence[str]) -> int:
     failed = summary.problems(plan, parts, narrowed=bool(options.args))
     print("\n".join(summary.lines(plan, parts)), flush=True)
     return _verdict(failed)
-
-
-def guarded(command: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
-    """Turns what a user can cause into one message and its exit code."""
-    try:
-        return command(argv)
-    except SeriesError as error:
-        print(f"{error.what} {error.hint}".strip(), file=sys.stderr)
-        return error.code
-    except treerun.PlanError as error:
-        print(f"{error}. Correct patches/series.toml.", file=sys.stderr)
-        return Exit.FAILURE
-    except KeyboardInterrupt:
-        print("Interrupted.", file=sys.stderr)
-        return Exit.INTERRUPT
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from series.errors import SeriesError
 from series.git import Repository
+from series.manifest import Manifest
 from tests.harness import kernels
 from tests.harness.plan import Patch, Plan
 
@@ -92,6 +93,12 @@ def commits(repo: Repository, branch: str, count: int) -> list[str]:
     return found[:count][::-1]
 
 
+def at_commit(repo: Repository, plan: Plan, cache: Path) -> Plan:
+    """The same plan on an export of its commit, free of changes made since."""
+    path = export(repo, plan.commit, cache)
+    return replace(plan, path=path, dirty=False)
+
+
 def is_dirty(repo: Repository) -> bool:
     """Whether tracked files of the work tree differ from what is checked out."""
     words = ["status", "--porcelain", "--untracked-files=no"]
@@ -116,3 +123,41 @@ def plan(
         for commit, (name, tests) in zip(found, patches, strict=True)
     )
     return Plan(path, version, found[-1], branch, described)
+
+
+def planned(root: Path, vllm: Path | None, manifest: Manifest, cache: Path) -> Plan:
+    """What is to be tested: build/vllm as it is, or the series branch of a clone.
+
+    Args:
+        root: This repository.
+        vllm: The clone, which stays as it is: its branch is exported.
+        cache: Where exports lie.
+
+    Raises:
+        SeriesError: There is no tree, or no series branch in it.
+    """
+    if not manifest.patch:
+        raise SeriesError(f"{manifest.path} lists no patch.", "List one to test it.")
+    patches = [
+        (patch.file.removesuffix(".patch"), patch.tests) for patch in manifest.patch
+    ]
+    branch, version = manifest.series.branch, manifest.pin.release
+    if vllm is not None:
+        repo = Repository.find(vllm)
+        tip = commits(repo, branch, len(patches))[-1]
+        path = export(repo, tip, cache)
+        built = (repo.worktree / "vllm",) if repo.worktree else ()
+        return replace(
+            plan(repo, branch, version, patches, path), extensions=tuple(built)
+        )
+    path = root / "build/vllm"
+    if not path.exists():
+        raise SeriesError(f"{path} is not there.", "Run make apply first.")
+    repo = Repository.find(path)
+    found = plan(repo, branch, version, patches, path)
+    if repo.resolve("HEAD") != found.commit:
+        raise SeriesError(
+            f"{path} is not at its branch {branch}.",
+            f"Go back to it: git -C '{path}' switch {branch}",
+        )
+    return replace(found, dirty=is_dirty(repo))

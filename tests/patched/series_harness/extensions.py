@@ -73,6 +73,11 @@ def install(stand_in: bool) -> None:
         stand_in: Whether the platform cannot start without its extension; vLLM's ROCm
             platform can, and says itself what it lacks.
     """
+    if op := os.environ.get("SERIES_HARNESS_OP"):
+        import torch
+
+        torch.ops.load_library(op)
+        loaded.append(op)
     given = os.environ.get("SERIES_HARNESS_EXTENSIONS", "").split(os.pathsep)
     folders = [Path(folder) for folder in given if folder]
     sys.meta_path.append(_LastResort(folders, stand_in))

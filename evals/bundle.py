@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packs the patched tree for a GPU machine without vLLM or network: `make bundle`.
+
+The folder that comes out holds pieces of at most 60 MiB, bundle.json with the sha256 of
+each, and run.py, which needs Python alone: `python3 run.py test`, then `bench`.
+"""
+
+import argparse
+import json
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+if __name__ == "__main__":
+    sys.path[0] = str(ROOT)
+
+from evals import wheels  # noqa: E402
+from evals.pieces import Piece, pack, split  # noqa: E402
+from series.git import Repository  # noqa: E402
+from series.manifest import load_manifest  # noqa: E402
+from tests.harness import tree  # noqa: E402
+from tests.harness.guard import guarded  # noqa: E402
+from tests.harness.plan import Plan  # noqa: E402
+
+PYTHON = "3.12"
+TREES = ROOT / "build/test/trees"
+REQUIREMENTS = ROOT / "requirements"
+TREE_FILES = (
+    "vllm/**/*.py",
+    "vllm/**/*.jinja",
+    "vllm/model_executor/layers/fused_moe/configs/*H200*.json",
+    "tests/**/*.py",
+    "benchmarks/kernels/**/*.py",
+    "pyproject.toml",
+)
+OP_FILES = ("csrc/gdn/*", "csrc/**/*.h", "csrc/**/*.cuh")
+HARNESS_FILES = (
+    "tests/__init__.py",
+    "tests/harness/*.py",
+    "tests/patched/**/*.py",
+    "tests/patched/*.toml",
+    "tests/patched/pytest.ini",
+    "evals/gdn_op/*",
+)
+# Of the harness, what asks git has no use on the machine.
+_HERE_ONLY = ("tests/harness/tree.py", "tests/harness/guard.py")
+
+
+def contents(root: Path, patterns: Iterable[str]) -> dict[str, bytes]:
+    """The files below root that match, by their path from it."""
+    return {
+        path.relative_to(root).as_posix(): path.read_bytes()
+        for pattern in patterns
+        for path in root.glob(pattern)
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def source_pieces(plan: Plan, out: Path) -> list[Piece]:
+    """The tree, its CUDA op's sources, and the harness that runs its tests."""
+    metadata = f"Metadata-Version: 2.1\nName: vllm\nVersion: {plan.version}\n"
+    python = contents(plan.path, TREE_FILES)
+    python[f"vllm-{plan.version}.dist-info/METADATA"] = metadata.encode()
+    harness = contents(ROOT, HARNESS_FILES)
+    for name in _HERE_ONLY:
+        harness.pop(name, None)
+    harness["plan.json"] = plan.dump().encode()
+    return [
+        pack(out / "tree.tar.xz", "tree", python.items()),
+        pack(out / "op.tar.xz", "tree", contents(plan.path, OP_FILES).items()),
+        pack(out / "harness.tar.xz", ".", harness.items()),
+    ]
+
+
+def wheel_pieces(have: str, engine: bool, out: Path, cache: Path) -> list[Piece]:
+    """The wheels that the machine lacks, for kernels or for all of vLLM."""
+    source = "test.txt" if engine else "kernels.txt"
+    text = (REQUIREMENTS / source).read_text(encoding="utf-8")
+    pins = wheels.pins(text, PYTHON)
+    # torch and triton are the machine's own: the measurements are of them.
+    there = wheels.listed(have) | {"torch", "triton"}
+    wanted = [pins[name] for name in wheels.lacking(pins, there)]
+    if not wanted:
+        return []
+    print(f"fetching {len(wanted)} wheels for Python {PYTHON} with pip", flush=True)
+    found = wheels.fetch(wanted, PYTHON, cache)
+    groups = split((path.name, path.read_bytes()) for path in found)
+    return [
+        pack(out / f"wheels-{number}.tar", "wheels", group)
+        for number, group in enumerate(groups, 1)
+    ]
+
+
+def build(plan: Plan, have: str, engine: bool, out: Path) -> list[Piece]:
+    """Writes the whole bundle; bundle.json comes last and names only whole pieces."""
+    out.mkdir(parents=True, exist_ok=True)
+    index = out / "bundle.json"
+    index.unlink(missing_ok=True)
+    for stale in [*out.glob("*.tar"), *out.glob("*.tar.xz")]:
+        stale.unlink()
+    pieces = source_pieces(plan, out)
+    pieces += wheel_pieces(have, engine, out, ROOT / "build/wheels")
+    shutil.copyfile(ROOT / "evals/bare/run.py", out / "run.py")
+    kernels = (REQUIREMENTS / "kernels.txt").read_text(encoding="utf-8")
+    described = {
+        "version": plan.version,
+        "commit": plan.commit,
+        "python": PYTHON,
+        "needs": sorted(wheels.pins(kernels, PYTHON)),
+        "pieces": [vars(piece) for piece in pieces],
+    }
+    text = json.dumps(described, indent=1, sort_keys=True) + "\n"
+    index.write_text(text, encoding="utf-8")
+    return pieces
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs the command; returns its exit code."""
+    parser = argparse.ArgumentParser(prog="evals/bundle.py", allow_abbrev=False)
+    parser.add_argument("--vllm", type=Path, help="a clone with the series branch")
+    parser.add_argument("--out", type=Path, default=ROOT / "build/bundle")
+    parser.add_argument(
+        "--have",
+        type=Path,
+        default=REQUIREMENTS / "bare-cuda13.txt",
+        help="what the machine has: pip list, as text or JSON",
+    )
+    parser.add_argument(
+        "--engine", action="store_true", help="bring all of vLLM's requirements"
+    )
+    options = parser.parse_args(argv)
+    manifest = load_manifest(ROOT / "patches/series.toml")
+    plan = tree.planned(ROOT, options.vllm, manifest, TREES)
+    repo = Repository.find(options.vllm or plan.path)
+    if plan.dirty:
+        print("changes that are not committed stay out of the bundle")
+    plan = tree.at_commit(repo, plan, TREES)
+    have = options.have.read_text(encoding="utf-8")
+    pieces = build(plan, have, options.engine, options.out)
+    for piece in pieces:
+        print(f"{piece.file:<16}{piece.size / 1e6:>8.1f} MB  {piece.sha256[:16]}")
+    print(f"{options.out}: {plan.branch} at {plan.commit[:12]}. On the machine:")
+    print(f"  python3 {options.out.name}/run.py test")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(guarded(main, sys.argv[1:]))
