@@ -149,7 +149,8 @@ def load_manifest(path: Path, *, check_files: bool = True) -> Manifest:
     try:
         manifest = Manifest.model_validate({**data, "path": path})
     except ValidationError as error:
-        first = error.errors()[0]
+        # A misspelt key is a missing one as well: the word that is there helps more.
+        first = min(error.errors(), key=lambda e: e["type"] != "extra_forbidden")
         where = _where(data, first["loc"])
         raise ManifestError(
             f"{path.name}: {where}: {first['msg']}.", "Correct that line."

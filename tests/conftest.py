@@ -11,7 +11,7 @@ import os
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,7 +90,7 @@ def commit(repo: Path, message: str, date: str = "2026-01-02T03:04:05+01:00") ->
 @pytest.fixture(autouse=True)
 def quiet_git(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Path]:
+) -> Path:
     """An empty HOME, no settings, no inherited variables, a TMPDIR of its own."""
     home = tmp_path_factory.mktemp("home")
     for name in list(os.environ):
@@ -101,7 +101,7 @@ def quiet_git(
     monkeypatch.setenv("TMPDIR", str(tmp_path_factory.mktemp("tmp")))
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr("tempfile.tempdir", None)
-    yield home
+    return home
 
 
 @dataclass(frozen=True)
@@ -167,15 +167,23 @@ def _change_three(root: Path) -> None:
     (root / "data.bin").write_bytes(bytes(range(256)))
 
 
+LONG = "Rework core, and say so in a subject that is far too long for one line of mail"
 SERIES = [
-    ("[ROCm][Perf] Add the fast path [x]", "Why, with an é.\n\n- a list\n", _change_one),
-    ("Rework core, and say so in a subject that is far too long for one line of mail", "", _change_two),
-    ("[Core] Move old to new", "Two lines\nof body.\n", _change_three),
-]  # fmt: skip
-FORMAT = (
-    "--zero-commit --full-index --keep-subject -p --no-renames --binary "
-    "--no-signature --encode-email-headers --numbered-files"
-).split()
+    ("[ROCm][Perf] Add the fast path [x]", "Why, with an é.\n\n- a list", _change_one),
+    (LONG, "", _change_two),
+    ("[Core] Move old to new", "Two lines\nof body.", _change_three),
+]
+FORMAT = [
+    "--zero-commit",
+    "--full-index",
+    "--keep-subject",
+    "-p",
+    "--no-renames",
+    "--binary",
+    "--no-signature",
+    "--encode-email-headers",
+    "--numbered-files",
+]
 TOML = """\
 # A comment that stays.
 [pin]
@@ -213,7 +221,7 @@ tests = ["tests/test_dot.py"]
 
 [[patch]]
 file = "0002-rework-core.patch"
-title = "Rework core, and say so in a subject that is far too long for one line of mail"
+title = "{long}"
 purpose = "Reworks core"
 series = "tiny-dot"
 upstream = {{ state = "not submitted" }}
@@ -261,7 +269,7 @@ def _build_world(root: Path) -> World:
     for number, (subject, body, change) in enumerate(SERIES):
         change(upstream)
         date = f"2026-09-0{number + 1}T10:00:00+02:00"
-        text = f"{subject}\n\n{body}" if body else f"{subject}\n"
+        text = f"{subject}\n\n{body}\n" if body else f"{subject}\n"
         commit(upstream, text, date)
     patches = root / "patches"
     git(upstream, "format-patch", "-q", "-o", str(patches), *FORMAT, "v0.32.0..work")
@@ -273,6 +281,7 @@ def _build_world(root: Path) -> World:
     (patches / "series.toml").write_text(
         TOML.format(
             commit=pin[:12],
+            long=LONG,
             pin_tree=git(upstream, "rev-parse", "v0.32.0^{tree}"),
             size=len(data),
             sha256=hashlib.sha256(data).hexdigest(),
