@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help apply export test bundle clean
+
+# Only what stands on make's own command line counts: PYTHON or VLLM in the environment
+# may mean something else. make exports those, so "$$NAME" keeps any character.
+given = $(filter command,$(origin $(1)))
+option = $(if $(call given,$(1)),$(2) "$$$(1)")
+
+python := .venv/bin/python
+environment = @command -v python3 >/dev/null \
+	|| { echo 'python3 is not on the PATH: install Python 3.11 or newer.' >&2; exit 1; }; \
+	python3 requirements/environment.py
+
+help: ## print this
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
+	@echo 'VLLM=clone  PYTHON=interpreter  SWITCH=1  OUT=folder  ARGS="more arguments"'
+
+apply: ## put the series on the pinned tree in build/vllm, or on the clone VLLM= names
+	$(environment) apply
+	@$(python) apply.py apply $(call option,VLLM,--vllm) \
+		$(if $(filter 1,$(SWITCH)),--switch) $(ARGS)
+
+export: ## write the branch back to patches/
+	$(environment) apply
+	@$(python) apply.py export $(call option,VLLM,--vllm) $(ARGS)
+
+test: ## test this repository, then the patched tree; PYTHON= has a torch of its own
+	$(environment) $(if $(call given,PYTHON),own,test)
+	@$(python) tests/run.py $(call option,VLLM,--vllm) \
+		$(call option,PYTHON,--python) $(ARGS)
+
+bundle: ## pack the patched tree for a GPU machine without vLLM or network
+	$(environment) apply
+	@$(python) evals/bundle.py $(call option,VLLM,--vllm) $(call option,OUT,--out) $(ARGS)
+
+clean: ## remove caches and bundles; build/vllm, your branches and .venv stay
+	@rm -rf build/test build/bundle build/wheels .pytest_cache .mypy_cache .ruff_cache
+	@find . -name __pycache__ -not -path './.venv/*' -not -path './build/*' \
+		-prune -exec rm -rf {} +
+	@echo 'To remove the rest too: rm -rf build .venv'

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes .venv and brings it to one of four levels: apply, own, lint, test.
+
+    python3 requirements/environment.py test
+
+make starts it with whatever python3 there is, so it keeps to what old ones understand.
+A second run finds its stamps and does nothing. Only pip fetches, as the user set it.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+
+OLDEST = (3, 11)
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(HERE)
+STEPS = {
+    "apply": ["apply"],
+    "own": ["apply", "own"],
+    "lint": ["apply", "lint"],
+    "test": ["apply", "own", "test", "triton"],
+}
+SAYS = {
+    "apply": "what the series needs: APPLY_SIZE",
+    "own": "pytest and hypothesis: OWN_SIZE",
+    "lint": "ruff and mypy: LINT_SIZE",
+    "test": """what the patched tree's tests run in, torch 2.13.0 and 149 more packages:
+  TEST_SIZE where pip finds a CPU build of
+  torch (by an index or find-links of yours); else a CUDA build comes, with 2.5 GB more
+  to fetch and 5 GB more on disk.
+  An interpreter that has torch does instead: make test PYTHON=path/to/python3""",
+}
+
+
+class SetupError(Exception):
+    """What is wrong and what to do about it."""
+
+
+class Environment:
+    """.venv and the stamps in it."""
+
+    def __init__(self, root):
+        self.folder = os.path.join(root, ".venv")
+        self.python = os.path.join(self.folder, "bin", "python")
+        self.marker = os.path.join(self.folder, ".made-by-this-repository")
+
+    def stamp(self, step):
+        """Where a finished step is recorded."""
+        return os.path.join(self.folder, ".has-" + step)
+
+    def has(self, step, digest):
+        """Whether a step was finished for requirements of that digest."""
+        try:
+            with open(self.stamp(step)) as file:
+                return file.read() == digest
+        except OSError:
+            return False
+
+    def record(self, step, digest):
+        """Records a finished step, all at once."""
+        with open(self.stamp(step) + ".part", "w") as file:
+            file.write(digest)
+        os.replace(self.stamp(step) + ".part", self.stamp(step))
+
+    def make(self):
+        """An environment with pip in it; what an interrupted run left is made anew."""
+        if os.path.exists(self.folder):
+            if self.has("python", OLDEST_TEXT) and os.path.exists(self.python):
+                return
+            if os.listdir(self.folder) and not os.path.exists(self.marker):
+                raise SetupError(
+                    self.folder + " was not made by this repository: move it away."
+                )
+            shutil.rmtree(self.folder)
+        interpreter = choose()
+        os.mkdir(self.folder)
+        open(self.marker, "w").close()
+        call([interpreter, "-m", "venv", self.folder], ".venv could not be made")
+        self.record("python", OLDEST_TEXT)
+
+    def install(self, step, digest):
+        """Installs one requirements file, after saying what that costs."""
+        if step == "triton" and self.imports("triton"):
+            self.record(step, digest)
+            return
+        if step in SAYS:
+            print("fetching " + SAYS[step], flush=True)
+        words = [self.python, "-m", "pip", "install", "--no-input"]
+        words += ["--disable-pip-version-check"]
+        words += [] if sys.stdout.isatty() else ["--quiet"]
+        words += ["--no-deps"] if step == "triton" else []
+        call([*words, "-r", listing(step)], "pip could not install " + listing(step))
+        self.record(step, digest)
+
+    def imports(self, name):
+        """Whether a package is there."""
+        check = f"from importlib import util; exit(not util.find_spec({name!r}))"
+        return subprocess.call([self.python, "-c", check]) == 0
+
+
+OLDEST_TEXT = "{}.{}".format(*OLDEST)
+
+
+def listing(step):
+    """The path of one requirements file."""
+    return os.path.join(HERE, step + ".txt")
+
+
+def digest_of(path):
+    """The sha256 of a file."""
+    with open(path, "rb") as file:
+        return hashlib.sha256(file.read()).hexdigest()
+
+
+def call(words, problem):
+    """Runs a command; its own output says why it failed."""
+    if subprocess.call(words):
+        raise SetupError(problem + ": the reason is above. Then run it again.")
+
+
+def choose():
+    """A Python new enough that can make environments."""
+    tried = []
+    names = [sys.executable, "python3.13", "python3.12", "python3.11", "python3.14"]
+    for name in names:
+        path = shutil.which(name) if name else None
+        if path is None:
+            continue
+        check = f"import sys, ensurepip, venv; sys.exit(sys.version_info < {OLDEST})"
+        done = subprocess.run([path, "-c", check], stderr=subprocess.DEVNULL)
+        if done.returncode == 0:
+            return path
+        tried.append(path)
+    raise SetupError(
+        f"Python {OLDEST_TEXT} or newer with venv and ensurepip is needed; tried "
+        f"{', '.join(tried)}.\nInstall one (on Debian and Ubuntu python3-venv too) and "
+        "put it on the PATH."
+    )
+
+
+def main(level, root=ROOT):
+    """Brings .venv to the level.
+
+    Raises:
+        SetupError: No Python is new enough, or pip could not install.
+    """
+    environment = Environment(root)
+    # Two makes at once would install into the same folder.
+    build = os.path.join(root, "build")
+    os.makedirs(build, exist_ok=True)
+    with open(os.path.join(build, ".venv.lock"), "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        environment.make()
+        for step in STEPS[level]:
+            digest = digest_of(listing(step))
+            if not environment.has(step, digest):
+                environment.install(step, digest)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2 or sys.argv[1] not in STEPS:
+        print("usage: environment.py " + "|".join(STEPS), file=sys.stderr)
+        sys.exit(2)
+    try:
+        main(sys.argv[1])
+    except SetupError as error:
+        print(error, file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
