@@ -75,10 +75,15 @@ class Upstream(_Table):
 
 
 class Related(_Table):
-    """A public change close to this one, and how the two differ."""
+    """A public change close to this one, and how the two differ.
+
+    `covers`: while it is open or merged, this change would be a duplicate of it.
+    """
 
     url: Text
     how: Text
+    state: Literal["open", "merged", "closed", "unknown"] = "unknown"
+    covers: bool = False
 
 
 class ChangeSet(_Table):
@@ -116,6 +121,7 @@ class Manifest(_Table):
     path: Path = Field(exclude=True)
     pin: Pin
     series: SeriesTable
+    release: list[Pin] = []
     change_set: list[ChangeSet] = []
     patch: list[Patch] = []
 
@@ -169,7 +175,7 @@ def _where(data: dict[str, Any], loc: tuple[int | str, ...]) -> str:
     """The place of an error: [[patch]] 2 (0002-x.patch) upstream.state."""
     if len(loc) > 1 and isinstance(loc[1], int):
         table = data[str(loc[0])][loc[1]]
-        name = table.get("file") or table.get("name") if isinstance(table, dict) else ""
+        name = _name(table) if isinstance(table, dict) else ""
         head = f"[[{loc[0]}]] {loc[1] + 1}" + (f" ({name})" if name else "")
         loc = loc[2:]
     else:
@@ -177,7 +183,15 @@ def _where(data: dict[str, Any], loc: tuple[int | str, ...]) -> str:
     return " ".join([head, ".".join(map(str, loc))]).rstrip()
 
 
+def _name(table: dict[str, Any]) -> str:
+    keys = ("file", "name", "tag")
+    return next((str(table[key]) for key in keys if table.get(key)), "")
+
+
 def _contradiction(manifest: Manifest) -> str:
+    tags = [manifest.pin.tag, *(release.tag for release in manifest.release)]
+    if twice := _repeated(tags):
+        return f"[[release]] {twice} is there twice, or is the pin"
     names = [change.name for change in manifest.change_set]
     if twice := _repeated(names):
         return f"[[change_set]] {twice} is there twice"

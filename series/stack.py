@@ -71,13 +71,14 @@ def build_stack(scratch: Scratch, base: str, mails: list[Mail]) -> list[str]:
         # Blobs that no patch touches may be absent from a partial clone.
         tree = scratch.line("write-tree", "--missing-ok")
         _require_changes(scratch, mail, parent_tree, tree)
-        parent = _commit(scratch, mail, parent, tree)
+        parent = commit_mail(scratch, mail, parent, tree)
         parent_tree = tree
         commits.append(parent)
     return commits
 
 
-def _commit(scratch: Scratch, mail: Mail, parent: str, tree: str) -> str:
+def commit_mail(scratch: Scratch, mail: Mail, parent: str, tree: str) -> str:
+    """Commit a tree with the author, date and message of a patch."""
     env = {
         "GIT_AUTHOR_NAME": mail.author[0],
         "GIT_AUTHOR_EMAIL": mail.author[1],
