@@ -101,8 +101,8 @@ def _remove_new(repo: Repository, head: str, going: str) -> None:
     assert repo.worktree is not None
     flags = ["-r", "-z", "--name-only", "--no-renames", "--diff-filter=A"]
     out = repo.git("diff-tree", *flags, head, going)
-    for name in out.decode("utf-8", "surrogateescape").split("\0"):
-        there = _read(repo.worktree / name) if name else None
+    for name in out.decode("utf-8", "surrogateescape").split("\0")[:-1]:
+        there = _read(repo.worktree / name)
         blob = _blob(repo, going, name)
         if there is not None and blob is not None and blob.startswith(there):
             (repo.worktree / name).unlink()
