@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the eval commands share: failures as one message, tables for people."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
+from series.errors import Exit, SeriesError, UsageError
+
+
+def guarded(command: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
+    """Runs a command and returns its exit code, expected failures included."""
+    try:
+        return command(argv)
+    except SeriesError as error:
+        print(f"error: {error.what}", file=sys.stderr)
+        if error.hint:
+            print(f"       {error.hint}", file=sys.stderr)
+        return error.code
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return Exit.INTERRUPT
+
+
+def show(title: str, columns: Iterable[str], rows: Iterable[Sequence[str]]) -> None:
+    """Prints a table; the first column is text, the others line up on the right."""
+    table = Table(title=title, box=box.SIMPLE, title_justify="left")
+    for number, name in enumerate(columns):
+        table.add_column(name, justify="right" if number else "left", no_wrap=True)
+    for row in rows:
+        table.add_row(*row)
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=200)
+    console.print(table)
+
+
+def write_json(path: Path, data: Any) -> None:
+    """Writes data to a file that appears only when it is whole."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(path.name + ".part")
+    aside.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    os.replace(aside, path)
+
+
+def words(text: str, known: Sequence[str], what: str) -> list[str]:
+    """Splits a comma list and refuses what is not known.
+
+    Raises:
+        UsageError: An entry is unknown, or there is none.
+    """
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in names if name not in known]
+    if unknown or not names:
+        raise UsageError(
+            f"{what}: {', '.join(unknown) or 'nothing given'}.",
+            f"Known: {', '.join(known)}.",
+        )
+    return names
+
+
+def numbers(text: str, what: str) -> list[int]:
+    """Splits a comma list of positive whole numbers.
+
+    Raises:
+        UsageError: An entry is none, or there is none.
+    """
+    try:
+        values = [int(part) for part in text.split(",")]
+    except ValueError:
+        values = []
+    if not values or min(values) < 1:
+        raise UsageError(f"{what}: {text!r} is no list of positive numbers.", "1,8,32")
+    return values

@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Times the GDN MTP decode on a GPU: `make bench OP=gdn`, or as a plain file.
+
+    PYTHONPATH=build/vllm python3 -m evals.gdn --json gdn.json
+
+Arms of one process: the tree's unfused kernels, the series' Triton port, the CUDA op
+where it is built or given with --op, the port of a later release given with --merged.
+Every arm first agrees with an fp64 reference on fresh inputs, outputs and state slots
+poisoned; then all are timed by graph replay, interleaved, warm (one buffer set) and
+cold (sets rotated beyond four times the last-level cache), beside a control that is
+the first fused arm captured once more; at last the profiler counts the kernels of a
+replay of each. An arm that disagrees, or ran other kernels than it claims, voids the
+run: exit code 1. Needs torch, triton, numpy, scipy, rich and a GPU, CUDA or ROCm.
+"""
+
+import argparse
+import gc
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if __name__ == "__main__":
+    sys.path[0] = str(Path(__file__).resolve().parent.parent)
+
+from evals import cli, gdn_tables, machine, sensors, stats, vllm_tree
+from series.errors import Exit, SeriesError, UsageError
+
+if TYPE_CHECKING:
+    from evals.gdn_arms import Arm
+    from evals.gdn_case import Buffers, Case
+
+CONTROL = "control"
+LEAST_CALLS = 20
+CACHE_FACTOR = 4
+MOST_BYTES = 30 << 30
+
+
+@dataclass(frozen=True)
+class Options:
+    """How the cases are measured.
+
+    Attributes:
+        blocks: Mirrored blocks; each times every arm twice.
+        sample_ms: Duration of one sample at least.
+        cache: Bytes of the last-level cache.
+        bandwidth: Bytes a second, for the floor.
+        seed: Of the inputs.
+    """
+
+    blocks: int
+    sample_ms: float
+    cache: int
+    bandwidth: float
+    seed: int
+
+
+def rotated(case: "Case", cache: int) -> int:
+    """Buffer sets whose states together exceed the cache four times over."""
+    sets = max(2, CACHE_FACTOR * cache // case.set_bytes + 1)
+    return max(2, min(sets, MOST_BYTES // case.set_bytes))
+
+
+def compared(runs: Sequence[tuple[stats.Slot, float]], base: str, of: str) -> dict:
+    """Every arm against the base arm, and the control against the arm it repeats."""
+    names = list(dict.fromkeys(slot.arm for slot, _ in runs))
+    pairs = {name: base for name in names if name not in (base, CONTROL)}
+    if CONTROL in names:
+        pairs[CONTROL] = of
+    return {
+        name: stats.compare(against, name, runs).as_dict()
+        for name, against in pairs.items()
+    }
+
+
+def control_of(arms: Mapping[str, "Arm"]) -> str:
+    """The arm that the control repeats: the first fused one, else the only one."""
+    return next((name for name in arms if name != "unfused"), next(iter(arms)))
+
+
+def measure(
+    case: "Case", arms: Mapping[str, "Arm"], sets: Sequence["Buffers"], options: Options
+) -> dict:
+    """Times a case warm and cold; samples in µs per call."""
+    from evals import replay
+
+    named = {name: arm.call for name, arm in arms.items()}
+    repeated = control_of(arms)
+    named[CONTROL] = named[repeated]
+    slots = stats.plan(list(named), options.blocks)
+    result: dict = {}
+    for kind, used in (("warm", sets[:1]), ("cold", sets)):
+        calls = -(-LEAST_CALLS // len(used)) * len(used)
+        graphs = {
+            name: replay.capture(call, used, calls, options.sample_ms)
+            for name, call in named.items()
+        }
+        runs = replay.interleave(graphs, slots)
+        samples: dict[str, list[float]] = {name: [] for name in named}
+        for slot, value in runs:
+            samples[slot.arm].append(value)
+        result[kind] = {
+            "samples": samples,
+            "order": [slot.arm for slot in slots],
+            "compared": compared(runs, next(iter(arms)), repeated),
+        }
+    return result
+
+
+def run_case(
+    case: "Case", arms: Mapping[str, "Arm"], options: Options
+) -> tuple[dict, list[str]]:
+    """Agreement, then times; what voids the run comes second."""
+    import torch
+
+    from evals import gdn_case
+
+    found = {
+        name: gdn_case.agreement(case, arm.call, "cuda", options.seed)
+        for name, arm in arms.items()
+    }
+    gc.collect()
+    torch.cuda.empty_cache()
+    row = {
+        "shape": case.shape,
+        **{k: v for k, v in asdict(case).items() if k != "heads"},
+        "floor_bytes": case.floor_bytes,
+        "floor_us": case.floor_bytes / options.bandwidth * 1e6,
+        "agreement": {name: asdict(one) for name, one in found.items()},
+    }
+    void = [
+        f"{case.words()}: {name}: {one.problem}"
+        for name, one in found.items()
+        if one.problem
+    ]
+    if void:
+        return row, void
+    number = rotated(case, options.cache)
+    sets = [gdn_case.make(case, "cuda", options.seed + at) for at in range(number)]
+    row["cold_sets"] = number
+    row["cold_bytes"] = number * case.set_bytes
+    if row["cold_bytes"] < CACHE_FACTOR * options.cache:
+        void.append(f"{case.words()}: the cold sets do not exceed the cache")
+    row |= measure(case, arms, sets, options)
+    return row, void
+
+
+def launches(
+    case: "Case", arms: Mapping[str, "Arm"], seed: int
+) -> tuple[dict, list[str]]:
+    """Kernels per call of every arm, and what does not fit its claims."""
+    from evals import gdn_case, replay
+
+    sets = [gdn_case.make(case, "cuda", seed)]
+    found, void = {}, []
+    for name, arm in arms.items():
+        foreign = [
+            pattern
+            for other in arms.values()
+            for pattern in other.claims
+            if pattern not in arm.claims
+        ]
+        graph = replay.capture(arm.call, sets, LEAST_CALLS, 0.0)
+        found[name] = replay.per_call(replay.kernels(graph), graph.calls)
+        problem = replay.misfit(found[name], arm.claims, foreign, arm.alone)
+        if problem:
+            void.append(f"{case.words()}: {name}: {problem}")
+    return found, void
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(
+        prog="evals.gdn",
+        description=__doc__,
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--op", type=Path, help="a library that registers the CUDA op")
+    add("--merged", type=Path, help="tree or archive of a release with a port")
+    add("--arms", help="only these, the first being the base; default: all there are")
+    add("--shapes", default="16x32,16x48", help="H x HV, any")
+    add("--states", default="fp32,bf16")
+    add("--requests", default="1,8,32,128")
+    add("--tokens", type=int, default=4, help="tokens of a request, 1 to 8")
+    add("--layout", choices=["packed", "dense"], default="packed")
+    add("--blocks", type=int, default=4, help="mirrored blocks, two samples each")
+    add("--sample-ms", type=float, default=10.0)
+    add("--cache-mib", type=float, help="last-level cache, where torch is wrong")
+    add("--bandwidth", type=float, help="TB/s for the floor; measured if left out")
+    add("--sweep", action="store_true", help="sweep the port's value tiles too")
+    add("--tiles", default="", help="of the sweep; the port's own if left out")
+    add("--warps", default="1,2,4,8,16", help="of the sweep")
+    add("--jobs", type=int, default=8, help="processes that compile the sweep")
+    add("--seed", type=int, help="of the inputs; fresh if left out")
+    add("--json", type=Path, help="write everything, raw samples too, to this file")
+    return parser.parse_args(argv)
+
+
+def cases_of(args: argparse.Namespace) -> list["Case"]:
+    """The cases that the words ask for."""
+    from evals import gdn_case
+
+    if not 1 <= args.tokens <= 8:
+        raise UsageError(f"--tokens {args.tokens}: a request has 1 to 8.")
+    shapes = []
+    for text in args.shapes.split(","):
+        H, _, HV = text.strip().partition("x")
+        if not (H.isdigit() and HV.isdigit() and int(H) and int(HV) % int(H) == 0):
+            raise UsageError(f"--shapes {text!r}: H x HV is needed, as in 16x32.")
+        shapes.append((int(H), int(HV)))
+    states = cli.words(args.states, list(gdn_case.STATES), "--states")
+    return [
+        gdn_case.Case(heads, state, number, args.tokens, args.layout)
+        for heads in shapes
+        for state in states
+        for number in cli.numbers(args.requests, "--requests")
+    ]
+
+
+def run_sweep(args: argparse.Namespace, cases: list["Case"], options: Options) -> list:
+    """Sweeps the cases, one result each."""
+    import importlib
+
+    from evals import gdn_arms, gdn_case, gdn_sweep
+
+    port = importlib.import_module(gdn_arms.PORT)
+    tiles = cli.numbers(args.tiles, "--tiles") if args.tiles else port.VALUE_TILES
+    warps = cli.numbers(args.warps, "--warps")
+    by_state = {
+        state: gdn_sweep.settings(tiles, warps, dtype.itemsize)
+        for state, dtype in gdn_case.STATES.items()
+    }
+    for state, found in by_state.items():
+        same = [case for case in cases if case.state == state]
+        if same:
+            failed = gdn_sweep.precompile(same, found, args.jobs)
+            by_state[state] = [one for one in found if one.name not in failed]
+            for name, why in failed.items():
+                print(f"sweep: {name} {state} left out: {why}", file=sys.stderr)
+    results = []
+    for case in cases:
+        print(f"sweep: {case.words()}", file=sys.stderr, flush=True)
+        number = rotated(case, options.cache)
+        sets = [gdn_case.make(case, "cuda", options.seed + n) for n in range(number)]
+        found = by_state[case.state]
+        results.append(
+            gdn_sweep.sweep(case, sets, found, max(1, options.blocks // 2), 5.0)
+        )
+    return results
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs the benchmark; returns its exit code."""
+    args = parse(argv)
+    machine.require_gpu()
+    tree = vllm_tree.prepare()
+    from evals import gdn_arms, replay
+
+    cases = cases_of(args)
+    arms, left_out = gdn_arms.available(args.op, args.merged)
+    if args.arms:
+        arms = {name: arms[name] for name in cli.words(args.arms, [*arms], "--arms")}
+    sensor = sensors.find_sensor()
+    options = Options(
+        args.blocks,
+        args.sample_ms,
+        int(args.cache_mib * (1 << 20))
+        if args.cache_mib
+        else replay.last_level_cache(),
+        args.bandwidth * 1e12 if args.bandwidth else replay.copy_bandwidth(),
+        args.seed if args.seed is not None else time.time_ns() % (1 << 31),
+    )
+    facts = machine.gpu_facts(sensor)
+    print(
+        f"{facts['device']}, torch {facts['torch']}, triton {facts['triton']}; {tree}"
+    )
+    print(f"arms: {', '.join(arms)}; left out: {'; '.join(left_out) or 'none'}")
+    rows, void = [], []
+    for case in cases:
+        print(f"{case.words()}", file=sys.stderr, flush=True)
+        before = sensor.read().as_dict() if sensor.read else None
+        row, problems = run_case(case, arms, options)
+        rows.append({**row, "sensor": before})
+        void += problems
+    if args.sweep and not void:
+        for row, swept in zip(rows, run_sweep(args, cases, options), strict=True):
+            row["sweep"] = swept
+    # Last: a profiler that ran may slow down the launches that follow.
+    for row, case in zip(rows, cases, strict=True):
+        row["kernels"], problems = launches(case, arms, options.seed)
+        void += problems
+    if timed := [row for row in rows if "warm" in row]:
+        gdn_tables.show_times(timed, options.bandwidth)
+        gdn_tables.show_sweep(timed)
+    gdn_tables.show_counts(rows)
+    if args.json:
+        files = [name.split(":")[0] for name, _ in gdn_arms.TREE_ARMS.values()]
+        record = {
+            "bench": "gdn",
+            "command": ["evals.gdn", *argv],
+            "machine": facts,
+            "options": asdict(options),
+            "left_out": left_out,
+            "sources": machine.hashes(
+                tree, [name.replace(".", "/") + ".py" for name in files]
+            ),
+            "cases": rows,
+            "void": void,
+        }
+        cli.write_json(args.json, record)
+    if void:
+        raise SeriesError(f"the run is void: {'; '.join(void)}.")
+    return Exit.DONE
+
+
+if __name__ == "__main__":
+    sys.exit(cli.guarded(main, sys.argv[1:]))

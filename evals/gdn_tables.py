@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables that the GDN benchmark prints."""
+
+from collections.abc import Sequence
+from statistics import median
+
+from evals import cli, stats
+
+
+def show_times(rows: Sequence[dict], bandwidth: float) -> None:
+    """Prints µs per call, warm / cold, one line a case."""
+    arms = list(dict.fromkeys(n for row in rows for n in row["warm"]["samples"]))
+    lines = []
+    for row in rows:
+        cells = []
+        for name in arms:
+            both = (median(row[kind]["samples"][name]) for kind in ("warm", "cold"))
+            cells.append(" / ".join(f"{value:.1f}" for value in both))
+        point = [row["shape"], row["state"], str(row["requests"])]
+        lines.append([*point, *cells, f"{row['floor_us']:.1f}"])
+    title = f"µs per call, warm / cold; floor at {bandwidth / 1e12:.2f} TB/s"
+    cli.show(title, ["H x HV", "state", "requests", *arms, "floor"], lines)
+    lines = []
+    for row in rows:
+        for name, one in row["cold"]["compared"].items():
+            where = f"{row['shape']} {row['state']} {row['requests']}"
+            told = ["", ""]
+            if one["ratio"] is not None:
+                ends = f"{one['low']:.3f} to {one['high']:.3f}"
+                told = [f"{one['ratio']:.3f}", ends]
+            lines.append(
+                [where, name, one["base"], one["verdict"], *told, one["reason"]]
+            )
+    columns = ["case (cold)", "arm", "against", "verdict", "ratio", "95%", ""]
+    cli.show("verdicts", columns, lines)
+
+
+def show_sweep(rows: Sequence[dict]) -> None:
+    """Prints the rule's choice against the best of the sweep, one line a case."""
+    lines = []
+    for row in (row for row in rows if "sweep" in row):
+        found = row["sweep"]
+        times = stats.medians(found["samples"])
+        lines.append(
+            [
+                f"{row['shape']} {row['state']} {row['requests']}",
+                str(found["chosen"]),
+                f"{times['rule']:.1f}",
+                found["best"],
+                f"{times[found['best']]:.1f}",
+                f"{found['rule_over_best']:.3f}",
+            ]
+        )
+    columns = ["case (cold)", "rule's tile", "rule µs", "best", "best µs", "ratio"]
+    cli.show("value tiles: the rule against the best of the sweep", columns, lines)
+
+
+def show_counts(rows: Sequence[dict]) -> None:
+    """Prints how many kernels a call of each arm launches."""
+    lines = []
+    for row in rows:
+        for name, counts in row["kernels"].items():
+            where = f"{row['shape']} {row['state']} {row['requests']}"
+            shown = ", ".join(f"{n:g} x {kernel[:48]}" for kernel, n in counts.items())
+            lines.append([where, name, f"{sum(counts.values()):g}", shown])
+    cli.show("launches per call", ["case", "arm", "launches", "kernels"], lines[:8])

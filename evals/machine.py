@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a measurement ran on: the GPU, the driver, the versions, the sources."""
+
+import hashlib
+import importlib.metadata
+import platform
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from evals.sensors import Sensor
+from series.errors import SeriesError
+
+
+class NoGpuError(SeriesError):
+    """There is nothing to measure on."""
+
+
+def version(distribution: str) -> str:
+    """The installed version of a distribution, empty if there is none."""
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def require_gpu() -> None:
+    """Refuses a machine on which torch sees no GPU.
+
+    Raises:
+        NoGpuError: torch is missing or sees none.
+    """
+    hint = "Run it on a machine with a CUDA or ROCm GPU and a torch built for it."
+    try:
+        import torch
+    except ImportError as error:
+        raise NoGpuError(f"{sys.executable} has no torch: {error}.", hint) from error
+    if not torch.cuda.is_available():
+        what = f"torch {torch.__version__} sees no GPU: there is nothing to measure."
+        raise NoGpuError(what, hint)
+
+
+def gpu_facts(sensor: Sensor) -> dict:
+    """Device, driver and versions, as a record keeps them."""
+    import torch
+
+    properties = torch.cuda.get_device_properties(0)
+    return {
+        "device": properties.name,
+        "arch": getattr(properties, "gcnArchName", "")
+        or f"sm_{properties.major}{properties.minor}",
+        "compute_units": properties.multi_processor_count,
+        "memory_bytes": properties.total_memory,
+        "driver": sensor.driver,
+        "cuda": torch.version.cuda or "",
+        "hip": torch.version.hip or "",
+        "sensor": sensor.source,
+        **versions(),
+    }
+
+
+def versions() -> dict:
+    """The versions that decide what code runs."""
+    return {
+        "python": platform.python_version(),
+        "torch": version("torch"),
+        "triton": version("triton"),
+    }
+
+
+def hashes(root: Path, files: Iterable[str]) -> dict[str, str]:
+    """sha256 of files below root that exist, by their path from it."""
+    return {
+        name: hashlib.sha256((root / name).read_bytes()).hexdigest()
+        for name in files
+        if (root / name).is_file()
+    }

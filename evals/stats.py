@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Says whether one arm is faster than another, and refuses where it cannot know.
+
+Runs come in blocks: every arm once, then every arm once more in reverse, so that a
+drift in time and an advantage of running first hit all arms alike. Both are estimated
+from the runs and taken out before the arms are compared, in logarithms, because what
+disturbs a time multiplies it.
+"""
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from statistics import median
+
+import numpy as np
+from scipy import stats as scipy_stats
+
+ALPHA = 0.05
+"""Largest p of the Mann-Whitney test at which arms count as different."""
+MARGIN = 0.01
+"""Ratios within 1 ± this are the same for every purpose here."""
+RESAMPLES = 9999
+
+
+class Verdict(StrEnum):
+    """What the runs say of an arm against the base arm."""
+
+    FASTER = "FASTER"
+    SLOWER = "SLOWER"
+    SAME = "SAME"
+    AMBIGUOUS = "AMBIGUOUS"
+    REFUSED = "REFUSED"
+
+
+@dataclass(frozen=True)
+class Slot:
+    """When a run takes place.
+
+    Attributes:
+        block: Number of its block.
+        half: 0 on the way out, 1 on the way back.
+        place: Its place within the half.
+        arm: The arm that runs.
+    """
+
+    block: int
+    half: int
+    place: int
+    arm: str
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """An arm against the base arm.
+
+    Attributes:
+        ratio: Median of the arm over that of the base, nuisances taken out.
+        low: Lower end of the interval of the ratio.
+        high: Upper end of the interval of the ratio.
+        p: Two-sided p of the Mann-Whitney test.
+        runs: Runs of each arm, the smaller number.
+        reason: Why there is no verdict, or an ambiguous one.
+    """
+
+    base: str
+    arm: str
+    verdict: Verdict
+    ratio: float
+    low: float
+    high: float
+    p: float
+    runs: int
+    reason: str = ""
+
+    def as_dict(self) -> dict:
+        """The comparison as plain data; what is not a number becomes None."""
+        data = asdict(self)
+        for key, value in data.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                data[key] = None
+        return {**data, "verdict": str(self.verdict)}
+
+    def words(self) -> str:
+        """One phrase: the verdict, the ratio and its interval."""
+        if self.verdict is Verdict.REFUSED:
+            return f"{self.verdict}: {self.reason}"
+        shown = f"{self.ratio:.3f} [{self.low:.3f}, {self.high:.3f}]"
+        return f"{self.verdict} {shown}"
+
+
+def plan(
+    arms: Sequence[str], blocks: int, order: str = "abba", seed: int = 0
+) -> list[Slot]:
+    """The order of the runs.
+
+    Args:
+        arms: Names of the arms.
+        blocks: Number of blocks; each runs every arm twice.
+        order: "abba" lets every arm begin in turn; "random" shuffles each block.
+        seed: Of the shuffle.
+    """
+    shuffler = random.Random(seed)
+    slots = []
+    for block in range(blocks):
+        turn = block % len(arms)
+        out = [*arms[turn:], *arms[:turn]]
+        if order == "random":
+            shuffler.shuffle(out)
+        for half, names in enumerate((out, out[::-1])):
+            slots += [Slot(block, half, at, name) for at, name in enumerate(names)]
+    return slots
+
+
+def least_p(first: int, second: int) -> float:
+    """The smallest two-sided p that the Mann-Whitney test can give for two sizes."""
+    return 2 / math.comb(first + second, first)
+
+
+def least_blocks(alpha: float = ALPHA) -> int:
+    """Blocks below which no difference, however large, can be called one."""
+    return next(n for n in range(1, 20) if least_p(2 * n, 2 * n) <= alpha)
+
+
+def adjusted(runs: Sequence[tuple[Slot, float]]) -> dict[str, list[float]]:
+    """Logarithms of the values by arm, without block level, drift and place.
+
+    Only whole blocks count: half a block balances nothing. Medians over the blocks
+    keep one wild run from moving all the others.
+
+    Args:
+        runs: When each run took place, and its value (> 0).
+    """
+    blocks: dict[int, dict[tuple[int, str], tuple[int, float]]] = {}
+    arms = sorted({slot.arm for slot, _ in runs})
+    for slot, value in runs:
+        cell = blocks.setdefault(slot.block, {})
+        cell[slot.half, slot.arm] = (slot.place, math.log(value))
+    whole = [cell for cell in blocks.values() if len(cell) == 2 * len(arms)]
+    if not whole:
+        return {arm: [] for arm in arms}
+    centre = (len(arms) - 1) / 2
+    back, slope = [], []
+    for cell in whole:
+        change, lever = [], []
+        for arm in arms:
+            place, out_value = cell[0, arm]
+            change.append(cell[1, arm][1] - out_value)
+            lever.append(cell[1, arm][0] - place)
+        back.append(float(np.mean(change)))
+        spread = float(np.dot(lever, lever))
+        slope.append(float(np.dot(lever, change)) / spread if spread else 0.0)
+    per_half, per_place = median(back), median(slope)
+    result: dict[str, list[float]] = {arm: [] for arm in arms}
+    for cell in whole:
+        flat = {
+            key: value - per_place * (place - centre) - per_half * (key[0] - 0.5)
+            for key, (place, value) in cell.items()
+        }
+        level = median(flat.values())
+        for (_, arm), value in flat.items():
+            result[arm].append(value - level)
+    return result
+
+
+def interval(
+    base: Sequence[float], other: Sequence[float], confidence: float, seed: int
+) -> tuple[float, float]:
+    """Bootstrap interval of the ratio of two medians, given logarithms."""
+    if len({*base}) == 1 and len({*other}) == 1:
+        point = math.exp(other[0] - base[0])
+        return point, point
+
+    def difference(first: np.ndarray, second: np.ndarray, axis: int) -> np.ndarray:
+        return np.median(second, axis=axis) - np.median(first, axis=axis)
+
+    found = scipy_stats.bootstrap(
+        (np.asarray(base), np.asarray(other)),
+        difference,
+        confidence_level=confidence,
+        n_resamples=RESAMPLES,
+        method="percentile",
+        vectorized=True,
+        rng=np.random.default_rng(seed),
+    ).confidence_interval
+    return math.exp(found.low), math.exp(found.high)
+
+
+def compare(
+    base: str,
+    arm: str,
+    runs: Sequence[tuple[Slot, float]],
+    *,
+    margin: float = MARGIN,
+    alpha: float = ALPHA,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> Comparison:
+    """Compares two arms of a series of runs.
+
+    SAME where the whole interval lies within 1 ± margin; FASTER or SLOWER where the
+    interval excludes 1 and the Mann-Whitney test agrees; AMBIGUOUS else; REFUSED
+    where no outcome of so few runs could reach alpha.
+
+    Args:
+        base: The arm compared with.
+        arm: The arm judged; a smaller value is faster.
+        runs: When each run of any arm took place, and its value.
+        margin: Half width of what counts as the same.
+        alpha: Largest p that counts as a difference.
+        confidence: Level of the interval.
+        seed: Of the bootstrap.
+    """
+    logs = adjusted(runs)
+    first, second = logs.get(base, []), logs.get(arm, [])
+    count = min(len(first), len(second))
+    if not count or least_p(len(first), len(second)) > alpha:
+        need = 2 * least_blocks(alpha)
+        reason = f"{count} runs of each arm in whole blocks, {need} are needed"
+        nan = math.nan
+        return Comparison(base, arm, Verdict.REFUSED, nan, nan, nan, nan, count, reason)
+    ratio = math.exp(median(second) - median(first))
+    low, high = interval(first, second, confidence, seed)
+    p = float(scipy_stats.mannwhitneyu(first, second).pvalue)
+    reason = ""
+    if 1 - margin <= low and high <= 1 + margin:
+        verdict = Verdict.SAME
+    elif high < 1 and p <= alpha:
+        verdict = Verdict.FASTER
+    elif low > 1 and p <= alpha:
+        verdict = Verdict.SLOWER
+    else:
+        verdict = Verdict.AMBIGUOUS
+        reason = f"the interval is wider than 1 ± {margin:g} and p is {p:.2g}"
+    return Comparison(base, arm, verdict, ratio, low, high, p, count, reason)
+
+
+def spread(values: Sequence[float]) -> float:
+    """Half the range of the middle half of the values, over their median."""
+    quarter, three = np.percentile(values, [25, 75])
+    return float(three - quarter) / 2 / median(values)
+
+
+def medians(samples: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """The median of each arm's samples."""
+    return {arm: median(values) for arm, values in samples.items()}
