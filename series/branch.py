@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .errors import SeriesError
-from .git import IDENTITY_EMAIL, IDENTITY_NAME, GitError, Repository
+from .git import GitError, Repository
+from .pins import IDENTITY_EMAIL, IDENTITY_NAME
 from .scratch import Scratch
 from .stack import Commit, read_commits
 

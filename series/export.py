@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The branch goes back into patches/, in bytes that depend on its commits alone."""
 
-import os
-import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +8,7 @@ from .branch import commits_between, recorded_tip
 from .canonical import lost_on_the_way, write_patches
 from .checkout import edited, head_branch, holders, under_way
 from .errors import SeriesError
+from .files import ExportError, replace_files
 from .git import Repository
 from .locks import locked
 from .mail import ABSENT, PatchError, read_mail
@@ -20,12 +18,6 @@ from .stack import Commit, build_stack, diff_files
 from .tables import Entry, match_entries, new_text
 from .target import Say, complete, local_base
 from .verify import BaseError, require_base, require_result
-
-_TEMPORARY = ".export-"
-
-
-class ExportError(SeriesError):
-    """The branch cannot be exported as it is; patches/ is untouched."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +93,7 @@ def export_series(
             e.file: path.read_bytes() for e, path in zip(entries, files, strict=True)
         }
         text = new_text(manifest.path.read_text("utf-8"), manifest, entries, tree)
-        written, removed = _write(manifest, new, text)
+        written, removed = replace_files(manifest, new, text)
         if recorded_tip(repo, branch) != tip:
             repo.git("update-ref", f"refs/series/tip/{branch}", tip)
         note = _refused_later(scratch, manifest.path, base, commits)
@@ -236,42 +228,6 @@ def _pinned_tree(
             return ""
         tips = build_stack(other, commit, mails)
         return other.tree_of(tips[-1] if tips else commit)
-
-
-def _write(
-    manifest: Manifest, new: dict[str, bytes], text: str
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Replace what differs, each file at once, series.toml last."""
-    folder = manifest.folder
-    for left in folder.glob(f"{_TEMPORARY}*"):
-        shutil.rmtree(left, ignore_errors=True)
-    toml = manifest.path.name
-    changed = {
-        name: data
-        for name, data in [*new.items(), (toml, text.encode())]
-        if not (folder / name).exists() or (folder / name).read_bytes() != data
-    }
-    removed = [patch.file for patch in manifest.patch if patch.file not in new]
-    removed = [name for name in removed if (folder / name).exists()]
-    aside = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=folder))
-    try:
-        for name, data in changed.items():
-            (aside / name).write_bytes(data)
-        for name in changed:
-            if name != toml:
-                os.replace(aside / name, folder / name)
-        for name in removed:
-            (folder / name).unlink()
-        if toml in changed:
-            os.replace(aside / toml, folder / toml)
-    except OSError as error:
-        raise ExportError(
-            f"{folder} cannot be written: {error.strerror or error}.",
-            "Make room or make it writable, and export again.",
-        ) from error
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-    return tuple(changed), tuple(removed)
 
 
 def _refused_later(

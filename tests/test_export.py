@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from series.errors import SeriesError
-from series.export import ExportError, export_series
+from series.export import export_series
+from series.files import ExportError
 from series.git import Repository
 from series.manifest import ManifestError, load_manifest
 from series.place import place_series
