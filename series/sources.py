@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Both sides of a rebase: the series on its pin, and the commit that it goes onto."""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from .adapt import folder_for
+from .carry import Carrier, Source
+from .errors import SeriesError, UsageError
+from .evidence import History, require_probes
+from .git import Repository
+from .mail import ABSENT, Mail, read_mail
+from .manifest import Manifest
+from .releases import bring, release_named, release_store, require_release
+from .scratch import Scratch, scratch_over
+from .stack import build_stack
+from .target import Say, complete, find_base, require_sha1
+from .verify import blob_ids, first_images, require_base
+
+
+@dataclass(frozen=True)
+class Onto:
+    """The commit that the series goes onto.
+
+    Args:
+        name: As it was asked for: a release (v0.33.0) or a revision.
+        commit: Its id.
+    """
+
+    name: str
+    commit: str
+
+
+@dataclass(frozen=True)
+class Rebase:
+    """A series and a place for it, in a scratch repository.
+
+    Args:
+        repo: The repository that holds both sides.
+        scratch: Where commits are built.
+        base: The pinned commit.
+        onto: Where the series goes.
+        sources: The patches on the pin, in order.
+        carrier: What carries them.
+    """
+
+    repo: Repository
+    scratch: Scratch
+    base: str
+    onto: Onto
+    sources: list[Source]
+    carrier: Carrier
+
+
+def find_onto(
+    repo: Repository, manifest: Manifest, name: str, build: Path, say: Say, *, own: bool
+) -> Onto:
+    """The commit of a release or revision, brought into build/vllm where it is ours.
+
+    Args:
+        own: The repository is build/vllm, which takes releases only.
+
+    Raises:
+        SeriesError: The name is neither a release nor a revision of the clone.
+    """
+    if own:
+        pin = require_release(manifest, name)
+        store = release_store(build, [pin], say)
+        return Onto(pin.tag, bring(store, pin, repo))
+    known = release_named(manifest, name)
+    if known and (commit := repo.resolve(f"refs/tags/{known.tag}^{{commit}}")):
+        return Onto(known.tag, commit)
+    if commit := repo.resolve(f"{name}^{{commit}}"):
+        return Onto(name, commit)
+    where = repo.worktree or repo.gitdir
+    if known:
+        raise SeriesError(
+            f"{where} has no {known.tag}.",
+            f"With a network: git -C '{where}' fetch origin tag {known.tag}",
+        )
+    raise UsageError(
+        f"{name} is no revision of {where}, and no release of {manifest.path.name}.",
+        "Name one of them; `git fetch` first where it is new.",
+    )
+
+
+@contextmanager
+def rebase_over(
+    repo: Repository,
+    manifest: Manifest,
+    onto: Onto,
+    say: Say,
+    *,
+    anew: bool = False,
+    objects: Repository | None = None,
+) -> Iterator[Rebase]:
+    """Build the series on its pin in a scratch repository, ready to be carried.
+
+    Args:
+        repo: The repository with the pin, the new base and their history.
+        anew: Leave recorded adaptations out.
+        objects: Where commits of an earlier run lie, if not in repo.
+
+    Raises:
+        SeriesError: The pin or a patch is not what it must be.
+    """
+    require_sha1(repo)
+    with scratch_over(objects or repo) as scratch:
+        mails = [read_mail(scratch, path) for path in manifest.files]
+        images = first_images(mails)
+        touched = [path for path, (pre, _) in images.items() if pre != ABSENT]
+        base = find_base(repo, manifest, touched, say).commit
+        # A shallow clone has nothing below these.
+        (scratch.gitdir / "shallow").write_text(
+            "".join(f"{oid}\n" for oid in sorted({base, onto.commit}))
+        )
+        require_base(scratch, base, mails)
+        needed = set(blob_ids(scratch, base, list(images)).values())
+        complete(repo, scratch.missing(sorted(needed)), say)
+        require_probes(scratch, base, manifest)
+        tips = build_stack(scratch, base, mails)
+        sources = [
+            Source(patch, mail, before, commit)
+            for patch, mail, before, commit in zip(
+                manifest.patch, mails, [base, *tips], tips, strict=False
+            )
+        ]
+        history = History(repo, base, onto.commit, say)
+        folder = folder_for(manifest, onto.name)
+        carrier = Carrier(scratch, onto.commit, folder, history, say, anew)
+        yield Rebase(repo, scratch, base, onto, sources, carrier)
+
+
+def digest_series(mails: list[Mail]) -> str:
+    """What tells whether patches/ has changed since a rebase began."""
+    digest = hashlib.sha256()
+    for mail in mails:
+        digest.update(f"{mail.name}\0{mail.author}\0{mail.date}\0".encode())
+        digest.update(mail.message.encode() + b"\0" + mail.diff)
+    return digest.hexdigest()
