@@ -124,7 +124,7 @@ def test_an_error_carries_all_there_is(clone: Path) -> None:
     ("said", "hint"),
     [
         ("No space left on device", "space"),
-        ("Permission denied", "writable"),
+        ("Permission denied", "writabl"),
         ("x", ""),
     ],
 )
