@@ -27,8 +27,8 @@ STEPS = {
 SAYS = {
     "apply": "what the series needs: 28 packages, 6 MB, 60 MB on disk",
     "own": "pytest and hypothesis: 6 packages, 2 MB",
-    "lint": "ruff and mypy: LINT_SIZE",
-    "torch": """what the patched tree's tests run in, torch 2.13.0 and 149 more packages:
+    "lint": "ruff and mypy: 8 packages, 27 MB, 90 MB on disk",
+    "torch": """what the patched tree's tests run in, torch 2.13.0 and 149 packages:
   0.7 GB to fetch and 2.8 GB on disk where pip finds a CPU build of torch (by an index
   or find-links of yours); else a CUDA build comes, with several GB more of each.
   An interpreter that has torch does instead: make test PYTHON=path/to/python3""",

@@ -3,6 +3,7 @@
 
 import argparse
 import os
+import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -60,11 +61,6 @@ def ready(interpreter: str) -> Environment:
     return found
 
 
-def whole(plan: Plan, found: Environment, args: Sequence[str]) -> list[suite.Part]:
-    """Runs the tests of all patches on the finished tree."""
-    return treerun.run(plan, found, ROOT, CACHE, args)
-
-
 def each(plan: Plan, vllm: Path | None, found: Environment) -> int:
     """Runs every patch's own tests on the tree as it stands right after that patch.
 
@@ -78,10 +74,11 @@ def each(plan: Plan, vllm: Path | None, found: Environment) -> int:
         path = tree.export(repo, commit, TREES)
         alone = replace(plan, path=path, commit=commit, patches=(patch,), dirty=False)
         print(f"\n== after {patch.name}", flush=True)
-        parts = treerun.run(alone, found, ROOT, CACHE)
+        parts = treerun.run(alone, found, ROOT, CACHE, always=treerun.IMPORTS)
         failed += summary.problems(alone, parts, narrowed=False)
         closings += [f"{patch.name}, {part.name}: {part.closing}" for part in parts]
-    tree.prune(TREES, commits)
+        if commit != plan.commit:
+            shutil.rmtree(path)
     print("\nAfter each patch", *closings, sep="\n")
     return _verdict(failed)
 
@@ -121,7 +118,7 @@ def main(argv: Sequence[str]) -> int:
             raise UsageError("--each takes no arguments for pytest.")
         return each(plan, options.vllm, found)
     parts = [] if options.tree_only else [own_tests(options.args)]
-    parts += whole(plan, found, options.args)
+    parts += treerun.run(plan, found, ROOT, CACHE, options.args)
     failed = summary.problems(plan, parts, narrowed=bool(options.args))
     print("\n".join(summary.lines(plan, parts)), flush=True)
     return _verdict(failed)

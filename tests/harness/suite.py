@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,10 +47,14 @@ def _stream(call: Sequence[str], cwd: Path, env: Mapping[str, str]) -> tuple[int
             chunks.append(chunk)
             sys.stdout.buffer.write(chunk)
             sys.stdout.buffer.flush()
-    except BaseException:
-        process.terminate()
+    except KeyboardInterrupt:
+        # The terminal interrupted pytest too: it may still say what it was doing.
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=10)
         raise
     finally:
+        if sys.exc_info()[0] is not None:
+            process.terminate()
         process.stdout.close()
         code = process.wait()
     return code, b"".join(chunks).decode(errors="replace")

@@ -118,7 +118,7 @@ def lines(plan: Plan, parts: Sequence[Part]) -> list[str]:
         for patch in plan.patches:
             found = outcomes(parts, _files(patch))
             text = ", ".join(f"{found[kind]} {kind}" for kind in sorted(found))
-            out += _field(patch.name[:10], [text or "no test ran"])
+            out += _field(f"patch {patch.name[:4]}", [text or "no test ran"])
         skips = Counter(text for r in reports for text in r["reasons"].values())
         out += _field("skipped", _counted(skips))
         absent_cases = Counter(t for r in reports for t in r["left_out"].values())

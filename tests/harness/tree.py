@@ -41,13 +41,6 @@ def export(repo: Repository, commit: str, folder: Path) -> Path:
     return target
 
 
-def prune(folder: Path, keep: Sequence[str]) -> None:
-    """Removes exports of other commits: each takes about 140 MB."""
-    for path in folder.iterdir() if folder.is_dir() else ():
-        if path.name not in keep:
-            shutil.rmtree(path)
-
-
 def _text(repo: Repository, commit: str, path: str) -> str:
     if repo.resolve(f"{commit}:{path}") is None:
         return ""

@@ -9,7 +9,8 @@ from tests.harness import environment, suite
 from tests.harness.environment import Environment
 from tests.harness.plan import Plan
 
-ALWAYS = ("tests/patched/test_imports.py", "tests/patched/test_harness.py")
+IMPORTS = ("tests/patched/test_imports.py",)
+ALWAYS = (*IMPORTS, "tests/patched/test_harness.py")
 
 
 class PlanError(Exception):
@@ -29,13 +30,15 @@ def metadata_folder(cache: Path, version: str) -> Path:
     return info.parent
 
 
-def located(plan: Plan, here: Path) -> tuple[list[str], list[str]]:
+def located(
+    plan: Plan, here: Path, always: Sequence[str] = ALWAYS
+) -> tuple[list[str], list[str]]:
     """The plan's tests that lie in its tree, and those that lie in this repository.
 
     Raises:
         PlanError: A test lies in neither.
     """
-    in_tree, own = [], list(ALWAYS)
+    in_tree, own = [], list(always)
     for patch in plan.patches:
         for test in patch.tests:
             file = test.split("::", 1)[0]
@@ -60,7 +63,12 @@ def extensions(plan: Plan, found: Environment) -> list[Path]:
 
 
 def run(
-    plan: Plan, found: Environment, here: Path, cache: Path, args: Sequence[str] = ()
+    plan: Plan,
+    found: Environment,
+    here: Path,
+    cache: Path,
+    args: Sequence[str] = (),
+    always: Sequence[str] = ALWAYS,
 ) -> list[suite.Part]:
     """Runs everything the plan names, one pytest a folder.
 
@@ -69,8 +77,9 @@ def run(
         here: This repository's root, or the bundle's.
         cache: A folder for what would else be written into the tree.
         args: More arguments for pytest.
+        always: Tests kept here that run for every plan.
     """
-    in_tree, own = located(plan, here)
+    in_tree, own = located(plan, here, always)
     paths = [plan.path, here / "tests/patched", metadata_folder(cache, plan.version)]
     env = environment.variables(found, paths, cache, extensions(plan, found))
     changed = sorted({path for patch in plan.patches for path in patch.changed})
