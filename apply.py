@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -71,6 +71,8 @@ def error_handler() -> Iterator[None]:
     except KeyboardInterrupt as error:
         print("interrupted: nothing was moved.", file=sys.stderr)
         raise typer.Exit(Exit.INTERRUPT) from error
+    except typer.Exit:
+        raise
     except Exception as error:
         if SETTING.debug:
             traceback.print_exc()
@@ -101,6 +103,13 @@ def apply(
         Path | None,
         typer.Option("--archive", help="The source distribution, as a local file."),
     ] = None,
+    onto: Annotated[
+        str | None,
+        typer.Option("--onto", help="A release, or a revision of the clone, instead."),
+    ] = None,
+    anew: Annotated[
+        bool, typer.Option("--anew", help="Leave recorded adaptations out.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Put the series on a branch of the pinned tree, or of your clone."""
@@ -108,6 +117,10 @@ def apply(
         from series import commands, report
 
         series, build = SETTING.series, SETTING.build
+        if onto is not None:
+            options = {"switch": switch, "force": force, "anew": anew}
+            step("begin", series, build, onto, vllm=vllm, as_json=as_json, **options)
+            return
         if vllm is None:
             outcome = commands.apply_own(series, build, archive, force=force)
         else:
@@ -144,14 +157,84 @@ def export(
 def status(vllm: Vllm = None, as_json: Json = False) -> None:
     """Say where the pin, the archive, the tree and the branch are; changes nothing."""
     with error_handler():
-        from series import report
+        from series import progress, report
         from series.status import look
 
         facts = look(SETTING.series, SETTING.build, vllm)
         if as_json:
-            report.print_data(asdict(facts))
+            waiting = progress.waiting_data(SETTING.build)
+            report.print_data({**asdict(facts), "waiting": waiting})
         else:
             report.print_status(facts)
+            progress.print_waiting(SETTING.build)
+
+
+def step(name: str, *words: Any, as_json: bool, **options: Any) -> None:
+    """Run one step of a rebase; a conflict ends it with exit code 3."""
+    from series import onto, progress, report
+
+    done = getattr(onto, name)(*words, report.say, **options)
+    if as_json:
+        report.print_data(progress.progress_data(done))
+    else:
+        progress.print_progress(done)
+    if conflict := progress.conflict_of(done):
+        raise conflict
+
+
+@app.command("continue")
+def continue_(vllm: Vllm = None, as_json: Json = False) -> None:
+    """Take the resolution of a conflict, and go on with the next patch."""
+    with error_handler():
+        step("resume", SETTING.build, vllm, as_json=as_json)
+
+
+@app.command()
+def skip(vllm: Vllm = None, as_json: Json = False) -> None:
+    """Leave the conflicting patch out, and go on with the next one."""
+    with error_handler():
+        step("resume", SETTING.build, vllm, as_json=as_json, skip=True)
+
+
+@app.command()
+def abort(vllm: Vllm = None) -> None:
+    """Give a waiting rebase up; nothing else was changed by it."""
+    with error_handler():
+        from series import onto, report
+
+        state, _ = onto.abort(SETTING.build, vllm)
+        report.say(
+            f"Gave the rebase onto {state.onto} up; {state.branch} is where it was. "
+            "Resolutions that were kept stay in patches/onto/."
+        )
+
+
+@app.command()
+def check(
+    vllm: Vllm = None,
+    onto: Annotated[
+        list[str] | None,
+        typer.Option("--onto", help="Releases, or revisions of the clone, alone."),
+    ] = None,
+    python: Annotated[
+        str, typer.Option("--python", help="An interpreter with torch, to import in.")
+    ] = "",
+    summary: Annotated[
+        Path | None, typer.Option("--markdown", help="Add the table to this file.")
+    ] = None,
+    record: Annotated[
+        bool, typer.Option("--record", help="Make these outcomes the expected ones.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Try every patch on every release, and on a clone's main; changes nothing."""
+    with error_handler():
+        from series import checking, report
+
+        words = (SETTING.series, SETTING.build, report.say)
+        good = checking.run(*words, vllm, onto, python, summary, record, as_json)
+        if not good:
+            raise typer.Exit(Exit.CONFLICT)
 
 
 def main() -> None:
