@@ -305,7 +305,7 @@ def main(argv: Sequence[str]) -> int:
             "machine": facts,
             "options": asdict(options),
             "left_out": left_out,
-            "sources": machine.hashes(
+            "sources": machine.blobs(
                 tree, [name.replace(".", "/") + ".py" for name in files]
             ),
             "cases": rows,

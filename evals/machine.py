@@ -68,10 +68,16 @@ def versions() -> dict:
     }
 
 
-def hashes(root: Path, files: Iterable[str]) -> dict[str, str]:
-    """sha256 of files below root that exist, by their path from it."""
-    return {
-        name: hashlib.sha256((root / name).read_bytes()).hexdigest()
-        for name in files
-        if (root / name).is_file()
-    }
+def blobs(root: Path, files: Iterable[str]) -> dict[str, str]:
+    """git's blob ids of files below root that exist, by their path from it.
+
+    Patches name the blob that each of their files becomes, so that a measured file
+    can be told from what the series has now.
+    """
+    found = {}
+    for name in files:
+        if (root / name).is_file():
+            data = (root / name).read_bytes()
+            head = b"blob %d\0" % len(data)
+            found[name] = hashlib.sha1(head + data, usedforsecurity=False).hexdigest()
+    return found

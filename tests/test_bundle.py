@@ -1,0 +1,428 @@
+# SPDX-License-Identifier: Apache-2.0
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evals import bundle, pieces, wheels
+from evals.bare import run as bare
+from series.errors import SeriesError
+from series.git import Repository
+from tests.harness import plan as plans
+from tests.harness import tree
+from tests.harness.plan import Patch, Plan
+
+from .conftest import commit, git
+
+ROOT = Path(__file__).parent.parent
+HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def wheel(folder: Path, name: str, body: str) -> Path:
+    """A wheel of one module."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}-1.0-py3-none-any.whl"
+    info = f"{name}-1.0.dist-info"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(f"{name}.py", body)
+        archive.writestr(f"{info}/METADATA", f"Name: {name}\nVersion: 1.0\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", "")
+    return path
+
+
+@pytest.fixture
+def planned(tmp_path: Path) -> Plan:
+    """A small patched tree, as the bundle command finds it."""
+    vllm = tmp_path / "vllm tree"
+    files = {
+        "vllm/__init__.py": "",
+        "vllm/templates/chat.jinja": "{{ x }}",
+        "vllm/big.so": "not to be carried",
+        "csrc/gdn/kernel.cu": "// op",
+        "csrc/core/compat.h": "// header",
+        "csrc/other/other.cu": "// another op",
+        "tests/kernels/test_dot.py": "",
+        "benchmarks/kernels/bench_dot.py": "import os; print(os.environ['PYTHONPATH'])",
+        "docs/page.md": "not to be carried",
+    }
+    for name, text in files.items():
+        (vllm / name).parent.mkdir(parents=True, exist_ok=True)
+        (vllm / name).write_text(text)
+    git(vllm, "init", "-q", "-b", "rocm-series")
+    commit(vllm, "The release")
+    (vllm / "vllm/dot.py").write_text("import triton\n@triton.jit\ndef dot(x): pass\n")
+    commit(vllm, "Dot")
+    patches = [("0001-dot", ["tests/kernels/test_dot.py"])]
+    return tree.plan(Repository.find(vllm), "rocm-series", "0.32.0", patches, vllm)
+
+
+@pytest.fixture
+def made(
+    planned: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Path, list]:
+    """A bundle for this Python, with one wheel, fetched without a network."""
+    monkeypatch.setattr(bundle, "PYTHON", HERE)
+    monkeypatch.setattr(
+        wheels,
+        "fetch",
+        lambda wanted, python, folder: [
+            wheel(tmp_path / "wheels", "carried", "value = 'from the bundle'\n")
+        ],
+    )
+    out = tmp_path / "a bundle"
+    return out, bundle.build(planned, "pip 23.0\n", False, out)
+
+
+def test_the_bundle_carries_what_is_needed_and_no_more(made: tuple[Path, list]) -> None:
+    out, written = made
+    index = json.loads((out / "bundle.json").read_text())
+    assert [piece["file"] for piece in index["pieces"]] == [
+        "tree.tar.xz",
+        "op.tar.xz",
+        "harness.tar.xz",
+        "wheels-1.tar",
+    ]
+    for piece in index["pieces"]:
+        data = (out / piece["file"]).read_bytes()
+        assert len(data) == piece["size"] <= pieces.LIMIT
+        assert hashlib.sha256(data).hexdigest() == piece["sha256"]
+    assert names(out / "tree.tar.xz") == {
+        "vllm/__init__.py",
+        "vllm/dot.py",
+        "vllm/templates/chat.jinja",
+        "tests/kernels/test_dot.py",
+        "benchmarks/kernels/bench_dot.py",
+        "vllm-0.32.0.dist-info/METADATA",
+    }
+    assert names(out / "op.tar.xz") == {"csrc/gdn/kernel.cu", "csrc/core/compat.h"}
+    harness = names(out / "harness.tar.xz")
+    assert {"plan.json", "tests/harness/suite.py", "evals/gdn_op/build.py"} <= harness
+    assert "tests/patched/series_harness/plugin.py" in harness
+    assert not {"tests/harness/tree.py", "tests/conftest.py"} & harness
+    assert [vars(piece) for piece in written] == index["pieces"]
+    assert len(index["commit"]) == 40
+
+
+def names(archive: Path) -> set[str]:
+    with tarfile.open(archive) as opened:
+        return set(opened.getnames())
+
+
+def test_what_is_carried_imports_nothing_that_is_not(made: tuple[Path, list]) -> None:
+    out, _ = made
+    with tarfile.open(out / "harness.tar.xz") as opened:
+        for name in opened.getnames():
+            member = opened.extractfile(name)
+            if name.startswith("tests/harness/") and member is not None:
+                assert not re.search(r"^(from|import) series\b", member.read().decode())
+
+
+def test_the_same_tree_gives_the_same_bytes(
+    made: tuple[Path, list], planned: Plan, tmp_path: Path
+) -> None:
+    _, first = made
+    os.utime(planned.path / "vllm/dot.py", (1, 1))
+    (planned.path / "vllm/dot.py").chmod(0o600)
+    second = bundle.source_pieces(planned, tmp_path)
+    assert second == first[:3]
+
+
+def test_a_bundle_that_could_not_be_finished_has_no_index(
+    made: tuple[Path, list], planned: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, _ = made
+
+    def fail(*args: object) -> None:
+        raise SeriesError("no network")
+
+    monkeypatch.setattr(wheels, "fetch", fail)
+    with pytest.raises(SeriesError, match="no network"):
+        bundle.build(planned, "", False, out)
+    assert not (out / "bundle.json").exists()
+    assert not list(out.glob("wheels-*"))
+
+
+def test_the_machines_own_list_leaves_out_what_it_has(
+    planned: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def fetch(wanted: list[str], python: str, folder: Path) -> list[Path]:
+        asked.extend(wanted)
+        return [wheel(tmp_path / "wheels", "carried", "")]
+
+    monkeypatch.setattr(wheels, "fetch", fetch)
+    pins = wheels.pins((bundle.REQUIREMENTS / "kernels.txt").read_text(), "3.12")
+    everything = "\n".join(name for name in pins if name != "regex")
+    bundle.wheel_pieces(everything, False, tmp_path, tmp_path)
+    assert asked == [pins["regex"]]
+    asked.clear()
+    assert bundle.wheel_pieces(everything + "\nregex", False, tmp_path, tmp_path) == []
+    bundle.wheel_pieces("", True, tmp_path, tmp_path)
+    assert len(asked) > 140
+    assert not {name.split("==")[0] for name in asked} & {"torch", "triton"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Package    Version\n---------- -------\nPyYAML     6.0\nmsgspec    0.1\n",
+        '[{"name": "PyYAML", "version": "6.0"}, {"name": "msgspec", "version": "1"}]',
+        "pyyaml==6.0\nmsgspec @ file:///x\n",
+        "# names\npyyaml\nmsgspec\n\n",
+        "PyYAML[extra]>=6 ; python_version > '3'\nmsgspec\n",
+    ],
+)
+def test_every_kind_of_package_list_is_read(text: str) -> None:
+    assert wheels.listed(text) == {"pyyaml", "msgspec"}
+
+
+def test_pins_heed_the_python_they_are_for() -> None:
+    text = "a_b==1\nsix==2; python_version >= '3.12'\nold==3 ; python_version < '3.12'"
+    assert wheels.pins(text, "3.11") == {"a-b": "a-b==1", "old": "old==3"}
+    assert wheels.pins(text, "3.12") == {"a-b": "a-b==1", "six": "six==2"}
+
+
+def test_wheels_once_fetched_are_kept_and_others_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = []
+
+    def download(call: list[str], **kwargs: object) -> subprocess.CompletedProcess:
+        calls.append(call)
+        folder = Path(call[call.index("--dest") + 1])
+        for requirement in call[call.index("--dest") + 2 :]:
+            wheel(folder, requirement.split("==")[0], "")
+        return subprocess.CompletedProcess(call, 0, "", "")
+
+    monkeypatch.setattr(subprocess, "run", download)
+    folder = tmp_path / "wheels"
+    assert len(wheels.fetch(["a==1", "b==1"], "3.12", folder)) == 2
+    assert len(wheels.fetch(["b==1", "a==1"], "3.12", folder)) == 2
+    assert len(calls) == 1
+    assert [p.name[0] for p in wheels.fetch(["c==1"], "3.12", folder)] == ["c"]
+    wheels.fetch(["c==1"], "3.11", folder)
+    assert len(calls) == 3
+    words = calls[0]
+    assert words[words.index("--python-version") + 1] == "3.12"
+    assert "--no-deps" in words
+    assert "--index-url" not in words
+
+
+def test_a_wheel_that_cannot_be_fetched_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "noise\nERROR: No matching distribution found for nope==1\n"
+    result = subprocess.CompletedProcess([], 1, "", said)
+    monkeypatch.setattr(subprocess, "run", lambda *args, **kwargs: result)
+    with pytest.raises(SeriesError, match=r"No matching distribution .* nope==1"):
+        wheels.fetch(["nope==1"], "3.12", tmp_path / "wheels")
+    assert not (tmp_path / "wheels/fetched.txt").exists()
+
+
+@given(st.lists(st.integers(0, 30_000), max_size=30))
+def test_groups_of_files_fit_their_piece(sizes: list[int]) -> None:
+    limit = 64_000
+    files = [(f"{number}.whl", bytes(size)) for number, size in enumerate(sizes)]
+    groups = pieces.split(files, limit)
+    assert [file for group in groups for file in group] == files
+    for group in groups:
+        blocks = sum(512 + (len(data) + 511) // 512 * 512 for _, data in group)
+        assert blocks + 10240 <= limit
+
+
+def test_a_piece_that_is_too_large_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pieces, "LIMIT", 20_000)
+    with pytest.raises(SeriesError, match="would have"):
+        pieces.pack(tmp_path / "big.tar", ".", [("a", bytes(30_000))])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_plan_survives_the_journey(tmp_path: Path) -> None:
+    patch = Patch("0001-x", ("tests/a.py::test",), ("vllm.a.k",), ("vllm/a.py",))
+    plan = Plan(tmp_path / "here", "0.32.0", "c" * 40, "rocm-series", (patch,))
+    text = plan.dump()
+    assert str(tmp_path) not in text
+    arrived = plans.load(text, tmp_path / "there")
+    assert arrived.path == tmp_path / "there"
+    assert arrived.patches == plan.patches
+    assert arrived.dump() == text
+
+
+def carried(
+    out: Path, *words: str, torch: str | None = "2.11.0", **env: str
+) -> subprocess.CompletedProcess:
+    """Runs the bundle's run.py where torch is a stand-in, or absent."""
+    fakes = out.parent / "fakes"
+    fakes.mkdir(exist_ok=True)
+    if torch:
+        (fakes / "torch.py").write_text(FAKE_TORCH.format(torch))
+    path = {"PYTHONPATH": str(fakes)} if torch else {}
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
+    interpreter = sys.executable if torch else bare_python(out.parent)
+    return subprocess.run(
+        [interpreter, str(out / "run.py"), *words],
+        cwd=out.parent,
+        env={**clean, **path, **env},
+        capture_output=True,
+        text=True,
+    )
+
+
+FAKE_TORCH = """\
+from types import SimpleNamespace as S
+__version__ = {0!r}
+version = S(hip=None, cuda="13.0")
+cuda = S(is_available=lambda: False)
+compiled_with_cxx11_abi = lambda: True
+"""
+
+
+def bare_python(folder: Path) -> str:
+    """A Python that has nothing but itself."""
+    subprocess.run(
+        [sys.executable, "-m", "venv", "--without-pip", str(folder / "bare")],
+        check=True,
+    )
+    return str(folder / "bare/bin/python")
+
+
+def test_unpacking_checks_first_and_happens_once(made: tuple[Path, list]) -> None:
+    out, _ = made
+    index = json.loads((out / "bundle.json").read_text())
+    index["needs"] = ["carried", "pip"]
+    (out / "bundle.json").write_text(json.dumps(index))
+    into = out.parent / "unpacked here"
+    done = carried(out, "unpack", "--into", str(into))
+    assert done.returncode == 0, done.stderr
+    (folder,) = into.iterdir()
+    assert done.stdout.splitlines()[-1] == f"unpacked in {folder}"
+    assert "torch 2.11.0" in done.stdout
+    assert (folder / "tree/vllm/dot.py").exists()
+    assert (folder / "tree/csrc/gdn/kernel.cu").exists()
+    assert (folder / "tree/vllm/_C_stable_libtorch.py").read_text() == ""
+    assert "from the bundle" in (folder / "site/carried.py").read_text()
+    assert (folder / "tests/patched/series_harness/plugin.py").exists()
+    (folder / "kept").touch()
+    assert carried(out, "unpack", "--into", str(into)).returncode == 0
+    assert (folder / "kept").exists()
+    assert list(into.iterdir()) == [folder]
+
+
+def test_what_is_missing_on_the_machine_is_named(made: tuple[Path, list]) -> None:
+    out, _ = made
+    index = json.loads((out / "bundle.json").read_text())
+    index["needs"] = ["carried", "no-such-package"]
+    (out / "bundle.json").write_text(json.dumps(index))
+    done = carried(out, "test", "--into", str(out.parent / "there"))
+    assert done.returncode == 1
+    assert "lacks no-such-package, and so does the bundle" in done.stderr
+    assert "carried" not in done.stderr.split("lacks", 1)[1].split(",")[0]
+
+
+@pytest.mark.parametrize(
+    ("harm", "said"),
+    [
+        (lambda out: (out / "op.tar.xz").write_bytes(b"cut"), "op.tar.xz is damaged"),
+        (lambda out: (out / "wheels-1.tar").unlink(), "wheels-1.tar is missing"),
+        (lambda out: (out / "bundle.json").unlink(), "make bundle did not finish"),
+    ],
+)
+def test_a_damaged_bundle_unpacks_nothing(
+    made: tuple[Path, list], harm: object, said: str
+) -> None:
+    out, _ = made
+    harm(out)  # type: ignore[operator]
+    into = out.parent / "there"
+    done = carried(out, "unpack", "--into", str(into))
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert not into.exists()
+
+
+def test_another_python_and_no_torch_are_refused(made: tuple[Path, list]) -> None:
+    out, _ = made
+    done = carried(out, "unpack", "--into", str(out.parent / "there"), torch=None)
+    assert done.returncode == 1
+    assert "has no torch" in done.stderr
+    index = json.loads((out / "bundle.json").read_text())
+    (out / "bundle.json").write_text(json.dumps({**index, "python": "3.7"}))
+    done = carried(out, "unpack", "--into", str(out.parent / "there"))
+    assert done.returncode == 1
+    assert f"This is Python {HERE}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_benchmark_needs_a_gpu_and_a_name_that_is_there(
+    made: tuple[Path, list],
+) -> None:
+    out, _ = made
+    index = json.loads((out / "bundle.json").read_text())
+    (out / "bundle.json").write_text(json.dumps({**index, "needs": []}))
+    into = str(out.parent / "there")
+    done = carried(out, "bench", "bench_nothing", "--into", into)
+    assert done.returncode == 1
+    assert "no benchmark bench_nothing; there are: bench_dot" in done.stderr
+    done = carried(out, "bench", "bench_dot", "--into", into)
+    assert done.returncode == 1
+    assert "torch sees no GPU" in done.stderr
+
+
+def test_unpacking_that_fails_leaves_nothing(
+    made: tuple[Path, list], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, _ = made
+    monkeypatch.setattr(bare, "HERE", out)
+    described = bare.load_index()
+
+    def fail(folder: Path) -> None:
+        raise bare.BundleError("pip could not unpack the wheels: no space")
+
+    monkeypatch.setattr(bare, "install", fail)
+    into = tmp_path / "there"
+    with pytest.raises(bare.BundleError, match="no space"):
+        bare.unpack(described, into, {"cuda": "13.0"})
+    assert list(into.iterdir()) == []
+
+
+def test_the_command_takes_the_commit_and_says_so(
+    planned: Plan,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
+) -> None:
+    (planned.path / "vllm/dot.py").write_text("edited = 1\n")
+    dirty = Plan(**{**vars(planned), "dirty": True})
+    monkeypatch.setattr(bundle.tree, "planned", lambda *args: dirty)
+    monkeypatch.setattr(bundle, "load_manifest", lambda path: None)
+    monkeypatch.setattr(bundle, "TREES", tmp_path / "trees")
+    monkeypatch.setattr(wheels, "fetch", lambda *args: [])
+    out = tmp_path / "out"
+    assert bundle.main(["--out", str(out)]) == 0
+    with tarfile.open(out / "tree.tar.xz") as opened:
+        member = opened.extractfile("vllm/dot.py")
+        assert member is not None
+        assert b"edited" not in member.read()
+    said = capsys.readouterr().out
+    assert "changes that are not committed stay out" in said
+    assert f"rocm-series at {planned.commit[:12]}" in said
+
+
+def test_the_default_list_is_of_a_machine_with_torch() -> None:
+    have = wheels.listed((bundle.REQUIREMENTS / "bare-cuda13.txt").read_text())
+    needs = wheels.pins((bundle.REQUIREMENTS / "kernels.txt").read_text(), "3.12")
+    lacking = wheels.lacking(needs, have | {"torch", "triton"})
+    assert {"torch", "triton", "numpy", "pytest"} <= have
+    assert {"msgspec", "pydantic-core"} <= set(lacking)
