@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The environments: pins that agree, and a .venv that survives an interruption."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+REQUIREMENTS = ROOT / "requirements"
+
+
+def pinned(name: str) -> dict[str, str]:
+    text = (REQUIREMENTS / f"{name}.txt").read_text()
+    return dict(re.findall(r"^([A-Za-z0-9._-]+)(?:\[\w+\])?==([^\s;\\]+)", text, re.M))
+
+
+@pytest.mark.parametrize("name", ["apply", "own", "lint", "torch", "kernels"])
+def test_files_that_share_an_environment_pin_the_same_versions(name: str) -> None:
+    whole = pinned("test")
+    shared = {key: value for key, value in pinned(name).items() if key in whole}
+    assert shared == {key: whole[key] for key in shared}
+    assert pinned(name)
+
+
+@pytest.mark.parametrize(
+    "path", sorted(REQUIREMENTS.glob("*.txt")), ids=lambda p: p.stem
+)
+def test_no_file_names_a_registry_and_every_line_is_pinned(path: Path) -> None:
+    text = path.read_text()
+    assert not re.search(r"https?://|--(extra-)?index-url|--find-links", text)
+    if path.stem == "bare-cuda13":
+        return
+    lines = [line for line in text.splitlines() if line and line[0] not in "# "]
+    assert all("==" in line for line in lines)
+
+
+@pytest.mark.parametrize("name", ["apply", "own", "lint"])
+def test_what_runs_with_a_users_rights_is_pinned_by_hash(name: str) -> None:
+    text = (REQUIREMENTS / f"{name}.txt").read_text()
+    entries = re.split(r"^(?=[A-Za-z])", text, flags=re.M)
+    named = [entry for entry in entries if re.match(r"\S+==", entry)]
+    assert len(named) == len(pinned(name))
+    assert all("--hash=sha256:" in entry for entry in named)
+
+
+def test_the_kernels_needs_are_a_part_of_the_test_environment() -> None:
+    names = set(pinned("kernels")) - {"torch", "triton"}
+    assert names <= set(pinned("test"))
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The script as a module, with pip replaced by a record of its calls."""
+    spec = importlib.util.spec_from_file_location(
+        "environment_script", REQUIREMENTS / "environment.py"
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    real, calls = module.call, []
+
+    def call(words: list[str], problem: str) -> None:
+        calls.append(words)
+        if "pip" not in words:
+            real([*words, "--without-pip"], problem)
+
+    monkeypatch.setattr(module, "call", call)
+    monkeypatch.setattr(module, "calls", calls, raising=False)
+    return module
+
+
+def installed(calls: list[list[str]]) -> list[str]:
+    return [Path(words[-1]).stem for words in calls if "pip" in words]
+
+
+def test_a_second_run_does_nothing(environment: ModuleType, tmp_path: Path) -> None:
+    environment.main("test", str(tmp_path))
+    steps = ["apply", "own", "torch", "triton", "test"]
+    assert installed(environment.calls) == steps
+    environment.calls.clear()
+    for level in ("test", "apply", "own"):
+        environment.main(level, str(tmp_path))
+    assert environment.calls == []
+
+
+def test_a_torch_that_brings_its_triton_keeps_it(
+    environment: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environment.Environment, "imports", lambda self, name: True)
+    environment.main("test", str(tmp_path))
+    assert installed(environment.calls) == ["apply", "own", "torch", "test"]
+
+
+def test_the_sizes_are_said_before_anything_is_fetched(
+    environment: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    environment.main("test", str(tmp_path))
+    out = capsys.readouterr().out
+    assert "2.8 GB on disk" in out
+    assert "make test PYTHON=" in out
+
+
+def test_pip_is_given_no_index(environment: ModuleType, tmp_path: Path) -> None:
+    environment.main("test", str(tmp_path))
+    words = {word for call in environment.calls for word in call}
+    assert not {"--index-url", "--extra-index-url", "--find-links", "-i"} & words
+
+
+def test_changed_requirements_are_installed_again(
+    environment: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment.main("own", str(tmp_path))
+    environment.calls.clear()
+    stock = environment.digest_of
+    monkeypatch.setattr(
+        environment,
+        "digest_of",
+        lambda path: "new" if path.endswith("own.txt") else stock(path),
+    )
+    environment.main("own", str(tmp_path))
+    assert installed(environment.calls) == ["own"]
+
+
+@pytest.mark.parametrize("when", ["venv", "apply"])
+def test_an_interrupted_run_is_finished_by_the_next(
+    environment: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    when: str,
+) -> None:
+    stock = environment.call
+
+    def interrupted(words: list[str], problem: str) -> None:
+        if ("pip" in words) == (when == "apply"):
+            raise KeyboardInterrupt
+        stock(words, problem)
+
+    monkeypatch.setattr(environment, "call", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        environment.main("apply", str(tmp_path))
+    monkeypatch.setattr(environment, "call", stock)
+    environment.calls.clear()
+    environment.main("apply", str(tmp_path))
+    assert installed(environment.calls) == ["apply"]
+    made_anew = any("venv" in words for words in environment.calls)
+    assert made_anew == (when == "venv")
+    python = tmp_path / ".venv/bin/python"
+    assert subprocess.run([python, "-c", "print('works')"]).returncode == 0
+
+
+def test_a_python_that_is_gone_makes_a_new_environment(
+    environment: ModuleType, tmp_path: Path
+) -> None:
+    environment.main("apply", str(tmp_path))
+    python = tmp_path / ".venv/bin/python"
+    python.unlink()
+    python.symlink_to("/no/such/python")
+    environment.calls.clear()
+    environment.main("apply", str(tmp_path))
+    assert installed(environment.calls) == ["apply"]
+    assert os.path.realpath(python) != "/no/such/python"
+
+
+def test_an_environment_of_the_users_is_left_alone(
+    environment: ModuleType, tmp_path: Path
+) -> None:
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv/theirs").write_text("mine")
+    with pytest.raises(environment.SetupError, match="not made by this repository"):
+        environment.main("apply", str(tmp_path))
+    assert (tmp_path / ".venv/theirs").read_text() == "mine"
+
+
+def test_no_python_that_is_new_enough(
+    environment: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environment, "OLDEST", (9, 0))
+    monkeypatch.setattr(environment, "OLDEST_TEXT", "9.0")
+    with pytest.raises(environment.SetupError, match=r"Python 9\.0 or newer") as error:
+        environment.main("apply", str(tmp_path))
+    assert sys.executable in str(error.value)
+    assert not (tmp_path / ".venv").exists()
+
+
+def test_wrong_words_are_a_usage_error() -> None:
+    script = str(REQUIREMENTS / "environment.py")
+    done = subprocess.run([sys.executable, script, "all"], capture_output=True)
+    assert done.returncode == 2
+    assert b"usage" in done.stderr
