@@ -50,6 +50,7 @@ class Adaptation:
 def folder_for(manifest: Manifest, onto: str) -> Path:
     """Where the adaptations to a release or revision lie."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", onto).strip("-.")
+    name = re.sub(r"^v(?=\d)", "", name)
     return manifest.folder / "onto" / name
 
 
