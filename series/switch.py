@@ -9,14 +9,14 @@ from pathlib import Path
 
 from .branch import Plan, drop_stale_lock, move_branch
 from .checkout import edited, head_branch
-from .git import Repository
+from .git import GitError, Repository
 
 
 def switch_to(repo: Repository, branch: str, *, own: bool) -> None:
     """Check the branch out; the work tree is clean."""
     new = repo.line("rev-parse", f"refs/heads/{branch}")
     _begin(repo, branch, new)
-    repo.git("switch", "-q", branch, user=not own)
+    _or_end(repo, branch, "switch", "-q", branch, own=own)
     _end(repo, branch)
 
 
@@ -25,7 +25,7 @@ def move_under_head(
 ) -> None:
     """Move the branch that is checked out here, and the clean work tree with it."""
     _begin(repo, branch, plan.new)
-    repo.git("checkout", "-q", "--detach", plan.new, user=not own)
+    _or_end(repo, branch, "checkout", "-q", "--detach", plan.new, own=own)
     move_branch(repo, branch, base, plan)
     _attach(repo, branch)
     _end(repo, branch)
@@ -72,6 +72,15 @@ def save_edits(repo: Repository, branch: str) -> list[str]:
 
 def _begin(repo: Repository, branch: str, new: str) -> None:
     repo.git("update-ref", f"refs/series/next/{branch}", new)
+
+
+def _or_end(repo: Repository, branch: str, *words: str, own: bool) -> None:
+    """Change the work tree; git refuses before it touches a file, then all is over."""
+    try:
+        repo.git(*words, user=not own)
+    except GitError:
+        _end(repo, branch)
+        raise
 
 
 def _end(repo: Repository, branch: str) -> None:

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+import series.branch
+from series.branch import BranchError, Plan, drop_stale_lock, move_branch, recorded_tip
+from series.git import Repository
+
+from .conftest import World, git
+from .test_place import change_patches, place
+
+BRANCH = "rocm-series"
+
+
+@pytest.fixture(autouse=True)
+def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(series.branch, "_STALE_S", 0.05)
+
+
+def test_branch_and_records_move_together(world: World, clone: Path) -> None:
+    repo = Repository.find(clone)
+    new = git(clone, "rev-parse", "main")
+    move_branch(repo, BRANCH, world.pin, Plan(None, new))
+    assert git(clone, "rev-parse", BRANCH) == new == recorded_tip(repo, BRANCH)
+    assert git(clone, "rev-parse", f"refs/series/base/{BRANCH}") == world.pin
+    other = git(clone, "rev-parse", "mine")
+    saved = f"refs/series/saved/{BRANCH}/x"
+    move_branch(repo, BRANCH, world.pin, Plan(new, other, saved))
+    assert git(clone, "rev-parse", saved) == new
+    assert git(clone, "rev-parse", BRANCH) == other
+    reflog = git(clone, "reflog", "show", "--format=%gs", BRANCH).splitlines()
+    assert reflog == ["apply.py: put the series here"] * 2
+
+
+def test_somebody_else_was_faster(world: World, clone: Path) -> None:
+    repo = Repository.find(clone)
+    git(clone, "branch", BRANCH, "mine")
+    new = git(clone, "rev-parse", "main")
+    for old in (None, world.pin):
+        with pytest.raises(BranchError, match="could not be moved"):
+            move_branch(repo, BRANCH, world.pin, Plan(old, new))
+    assert git(clone, "rev-parse", BRANCH) == git(clone, "rev-parse", "mine")
+    assert git(clone, "for-each-ref", "refs/series") == ""
+
+
+def test_a_lock_that_a_killed_git_left_is_removed(world: World, clone: Path) -> None:
+    (clone / f".git/refs/heads/{BRANCH}.lock").write_text("")
+    assert place(world, clone).moved
+    assert git(clone, "rev-parse", f"{BRANCH}^{{tree}}") == world.tree
+
+
+def test_a_lock_that_lives_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = tmp_path / "x.lock"
+    lock.write_text("")
+
+    def meanwhile(seconds: float) -> None:
+        os.utime(lock, (1, 1))
+
+    monkeypatch.setattr(time, "sleep", meanwhile)
+    drop_stale_lock(lock)
+    assert lock.exists()
+    lock.unlink()
+    drop_stale_lock(lock)
+
+
+def test_a_branch_from_another_clone_of_ours_is_ours(
+    world: World, clone: Path, tmp_path: Path
+) -> None:
+    place(world, clone)
+    other = tmp_path / "other"
+    git(tmp_path, "clone", "-q", str(clone), str(other))
+    git(other, "branch", "-q", BRANCH, f"origin/{BRANCH}")
+    assert not place(world, other).moved
+    git(other, "update-ref", "-d", f"refs/series/tip/{BRANCH}")
+    change_patches(world)
+    assert place(world, other).moved
+
+
+def test_many_lost_commits_are_counted(world: World, clone: Path) -> None:
+    git(clone, "switch", "-q", "-c", BRANCH, "v0.32.0")
+    for number in range(7):
+        words = ["-c", "user.name=D", "-c", "user.email=d@e", "commit", "-q"]
+        git(clone, *words, "--allow-empty", "-m", f"Number {number}")
+    with pytest.raises(BranchError, match=r"Number 0; .*Number 4 and 2 more"):
+        place(world, clone)
