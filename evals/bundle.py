@@ -17,11 +17,11 @@ if __name__ == "__main__":
     sys.path[0] = str(ROOT)
 
 from evals import wheels  # noqa: E402
+from evals.cli import guarded  # noqa: E402
 from evals.pieces import Piece, pack, split  # noqa: E402
 from series.git import Repository  # noqa: E402
 from series.manifest import load_manifest  # noqa: E402
 from tests.harness import tree  # noqa: E402
-from tests.harness.guard import guarded  # noqa: E402
 from tests.harness.plan import Plan  # noqa: E402
 
 PYTHON = "3.12"
@@ -45,7 +45,7 @@ HARNESS_FILES = (
     "evals/gdn_op/*",
 )
 # Of the harness, what asks git has no use on the machine.
-_HERE_ONLY = ("tests/harness/tree.py", "tests/harness/guard.py")
+_HERE_ONLY = ("tests/harness/tree.py",)
 
 
 def contents(root: Path, patterns: Iterable[str]) -> dict[str, bytes]:

@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 if __name__ == "__main__":
     sys.path[0] = str(ROOT)
 
+from evals.cli import guarded  # noqa: E402
 from series.errors import Exit, SeriesError, UsageError  # noqa: E402
 from series.git import Repository  # noqa: E402
 from series.manifest import load_manifest  # noqa: E402
@@ -24,7 +25,6 @@ from tests.harness import (  # noqa: E402
     treerun,
 )
 from tests.harness.environment import Environment  # noqa: E402
-from tests.harness.guard import guarded  # noqa: E402
 from tests.harness.plan import Plan  # noqa: E402
 
 CACHE = ROOT / "build/test"
@@ -61,6 +61,18 @@ def ready(interpreter: str) -> Environment:
     return found
 
 
+def tree_tests(plan: Plan, found: Environment, **options: Sequence[str]) -> list:
+    """Runs the tests that a plan names; see `treerun.run` for the options.
+
+    Raises:
+        SeriesError: The plan names a test that is nowhere.
+    """
+    try:
+        return treerun.run(plan, found, ROOT, CACHE, **options)
+    except treerun.PlanError as error:
+        raise SeriesError(f"{error}.", "Correct patches/series.toml.") from error
+
+
 def each(plan: Plan, vllm: Path | None, found: Environment) -> int:
     """Runs every patch's own tests on the tree as it stands right after that patch.
 
@@ -74,7 +86,7 @@ def each(plan: Plan, vllm: Path | None, found: Environment) -> int:
         path = tree.export(repo, commit, TREES)
         alone = replace(plan, path=path, commit=commit, patches=(patch,), dirty=False)
         print(f"\n== after {patch.name}", flush=True)
-        parts = treerun.run(alone, found, ROOT, CACHE, always=treerun.IMPORTS)
+        parts = tree_tests(alone, found, always=treerun.IMPORTS)
         failed += summary.problems(alone, parts, narrowed=False)
         closings += [f"{patch.name}, {part.name}: {part.closing}" for part in parts]
         if commit != plan.commit:
@@ -118,7 +130,7 @@ def main(argv: Sequence[str]) -> int:
             raise UsageError("--each takes no arguments for pytest.")
         return each(plan, options.vllm, found)
     parts = [] if options.tree_only else [own_tests(options.args)]
-    parts += treerun.run(plan, found, ROOT, CACHE, options.args)
+    parts += tree_tests(plan, found, args=options.args)
     failed = summary.problems(plan, parts, narrowed=bool(options.args))
     print("\n".join(summary.lines(plan, parts)), flush=True)
     return _verdict(failed)
