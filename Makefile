@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help apply export test bundle clean
+.PHONY: help apply test check export bench codegen bundle clean
 
 # Only what stands on make's own command line counts: PYTHON or VLLM in the environment
 # may mean something else. make exports those, so "$$NAME" keeps any character.
 given = $(filter command,$(origin $(1)))
 option = $(if $(call given,$(1)),$(2) "$$$(1)")
 
+OP := dot
 python := .venv/bin/python
 environment = @command -v python3 >/dev/null \
 	|| { echo 'python3 is not on the PATH: install Python 3.11 or newer.' >&2; exit 1; }; \
@@ -15,21 +16,35 @@ environment = @command -v python3 >/dev/null \
 
 help: ## print this
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
-	@echo 'VLLM=clone  PYTHON=interpreter  SWITCH=1  OUT=folder  ARGS="more arguments"'
+	@echo 'VLLM=clone  PYTHON=interpreter  SWITCH=1  OUT=folder  OP=dot|gdn  ARGS="more arguments"'
 
 apply: ## put the series on the pinned tree in build/vllm, or on the clone VLLM= names
 	$(environment) apply
 	@$(python) apply.py apply $(call option,VLLM,--vllm) \
 		$(if $(filter 1,$(SWITCH)),--switch) $(ARGS)
 
-export: ## write the branch back to patches/
-	$(environment) apply
-	@$(python) apply.py export $(call option,VLLM,--vllm) $(ARGS)
-
 test: ## test this repository, then the patched tree; PYTHON= has a torch of its own
 	$(environment) $(if $(call given,PYTHON),own,test)
 	@$(python) tests/run.py $(call option,VLLM,--vllm) \
 		$(call option,PYTHON,--python) $(ARGS)
+
+check: ## try every patch on other releases, and on a clone's main; changes nothing
+	$(environment) apply
+	@$(python) apply.py check $(call option,VLLM,--vllm) \
+		$(call option,PYTHON,--python) $(ARGS)
+
+export: ## write the branch back to patches/
+	$(environment) apply
+	@$(python) apply.py export $(call option,VLLM,--vllm) $(ARGS)
+
+bench: ## time a kernel on the GPU: OP=dot or OP=gdn
+	$(environment) $(if $(call given,PYTHON),apply,test)
+	@$(python) evals/bench.py $(OP) $(call option,VLLM,--vllm) \
+		$(call option,PYTHON,--python) $(ARGS)
+
+codegen: ## cross-compile the kernels for AMD GPUs: registers, spills, LDS; needs no GPU
+	$(environment) test
+	@$(python) evals/codegen.py $(ARGS)
 
 bundle: ## pack the patched tree for a GPU machine without vLLM or network
 	$(environment) apply

@@ -45,7 +45,7 @@ HARNESS_FILES = (
     "evals/gdn_op/*",
 )
 # Of the harness, what asks git has no use on the machine.
-_HERE_ONLY = ("tests/harness/tree.py",)
+_HERE_ONLY = ("tests/harness/tree.py", "tests/harness/ready.py")
 
 
 def contents(root: Path, patterns: Iterable[str]) -> dict[str, bytes]:

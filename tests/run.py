@@ -26,6 +26,7 @@ from tests.harness import (  # noqa: E402
 )
 from tests.harness.environment import Environment  # noqa: E402
 from tests.harness.plan import Plan  # noqa: E402
+from tests.harness.ready import ready  # noqa: E402
 
 CACHE = ROOT / "build/test"
 TREES = CACHE / "trees"
@@ -39,26 +40,6 @@ def own_tests(args: Sequence[str]) -> suite.Part:
     print(f"{ROOT / 'tests'}", flush=True)
     words = [*args, "tests"]
     return suite.run(OWN, sys.executable, words, ROOT, os.environ)
-
-
-def ready(interpreter: str) -> Environment:
-    """The interpreter to run the tree's tests in, once it has what they need.
-
-    Raises:
-        SeriesError: It does not start, or packages are missing; nothing is installed.
-    """
-    try:
-        found = environment.probe(interpreter, environment.needed(NEEDS))
-    except environment.ProbeError as error:
-        raise SeriesError(
-            f"{error}.", "Name a Python interpreter: PYTHON=path/to/python3"
-        ) from error
-    if found.missing:
-        raise SeriesError(
-            f"{interpreter} lacks {', '.join(found.missing)}.",
-            "Install them there, or leave PYTHON out for an environment of its own.",
-        )
-    return found
 
 
 def tree_tests(plan: Plan, found: Environment, **options: Sequence[str]) -> list:
@@ -124,7 +105,7 @@ def main(argv: Sequence[str]) -> int:
         return Exit.FAILURE if part.code else Exit.DONE
     # Everything that can be refused is refused before the first minute is spent.
     plan = tree.planned(ROOT, options.vllm, load_manifest(MANIFEST), TREES)
-    found = ready(options.python)
+    found = ready(options.python, environment.needed(NEEDS))
     if options.each:
         if options.args:
             raise UsageError("--each takes no arguments for pytest.")
