@@ -69,10 +69,16 @@ def error_handler() -> Iterator[None]:
             print(f"       {error.hint}", file=sys.stderr)
         raise typer.Exit(error.code) from error
     except KeyboardInterrupt as error:
-        print("interrupted: nothing was moved.", file=sys.stderr)
+        print("interrupted: nothing is lost, run it again.", file=sys.stderr)
         raise typer.Exit(Exit.INTERRUPT) from error
     except typer.Exit:
         raise
+    except OSError as error:
+        if SETTING.debug:
+            traceback.print_exc()
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"error: {where}{error.strerror or error}", file=sys.stderr)
+        raise typer.Exit(Exit.FAILURE) from error
     except Exception as error:
         if SETTING.debug:
             traceback.print_exc()

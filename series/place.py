@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .branch import BranchError, Plan, move_branch, plan_move
-from .checkout import head_branch, holders, require_quiet
+from .checkout import edited, head_branch, holders, require_quiet, under_way
 from .errors import SeriesError
 from .git import Repository
 from .locks import locked
@@ -53,6 +53,7 @@ class Outcome:
         switched: Whether the work tree has the branch checked out.
         fetched: The remote that the pin was fetched from, or empty.
         saved: Refs that keep what --force gave up.
+        edited: Files of the checked out branch that are edited and not committed.
         not_switched: Why --switch was refused, or empty.
     """
 
@@ -67,6 +68,7 @@ class Outcome:
     switched: bool
     fetched: str = ""
     saved: tuple[str, ...] = ()
+    edited: int = 0
     not_switched: SeriesError | None = None
 
     def at(self, where: Path) -> "Outcome":
@@ -119,7 +121,7 @@ def place_series(
         refused: SeriesError | None = None
         if plan.moves:
             _require_free(repo, branch, here and switch)
-        if own and force and (plan.moves or not here):
+        if own and force and (plan.moves or not here) and not under_way(repo):
             saved += save_edits(repo, branch)
         if switch and (plan.moves or not here):
             try:
@@ -133,16 +135,19 @@ def place_series(
             move_under_head(repo, branch, base, plan, own=own)
         else:
             move_branch(repo, branch, base, plan)
-        switched = here
         if switch and not here:
-            switch_to(repo, branch, own=own)
-            switched = True
+            try:
+                switch_to(repo, branch, own=own)
+            except SeriesError as error:
+                refused, switch = error, False
+        switched = here or switch
         outcome = _outcome(scratch, manifest, repo, built, plan)
         return replace(
             outcome,
             moved=plan.moves or (switch and not here),
             switched=switched,
             saved=tuple(saved),
+            edited=len(edited(repo, own=own)) if switched else 0,
             not_switched=refused,
         )
 

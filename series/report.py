@@ -27,6 +27,7 @@ def outcome_data(outcome: Outcome, *, own: bool) -> dict[str, Any]:
         "switched": outcome.switched,
         "fetched_from": outcome.fetched,
         "saved": list(outcome.saved),
+        "edited": outcome.edited,
         "patches": [asdict(row) for row in outcome.rows],
         "next": next_step(outcome, own=own),
     }
@@ -52,11 +53,13 @@ def print_outcome(outcome: Outcome, *, own: bool) -> None:
     count = f"{len(outcome.rows)} patches" if len(outcome.rows) != 1 else "1 patch"
     state = "Applied" if outcome.moved else "Already applied, nothing to do"
     where = outcome.where
+    edited = bool(outcome.edited)
     lines = [
         f"{state}: {count} on {outcome.base[:12]}, branch {outcome.branch}.",
         f"Tree {outcome.tree[:12]} in {where}"
         + (", checked out." if outcome.switched else ", not checked out."),
         *(f"What was given up is kept as {ref}." for ref in outcome.saved),
+        *([f"{outcome.edited} files there are edited, not committed."] * edited),
         f"Next: {next_step(outcome, own=own)}",
     ]
     for line in lines:

@@ -10,6 +10,9 @@ import time
 from pathlib import Path
 
 import pytest
+import typer
+
+import apply
 
 from .conftest import World, commit, git, subjects
 
@@ -186,9 +189,22 @@ def test_an_interrupt_ends_clean(
     os.killpg(process.pid, number)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert (out, err) == ("", "interrupted: nothing was moved.\n")
+    assert (out, err) == ("", "interrupted: nothing is lost, run it again.\n")
     assert git(clone, "for-each-ref", "refs/heads/rocm-series", "refs/series") == ""
     assert list(Path(os.environ["TMPDIR"]).glob("vllm-series-*")) == []
+
+
+def test_a_failure_of_the_system_is_no_bug(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail() -> None:
+        with apply.error_handler():
+            raise OSError(28, "No space left on device", "/tmp/x")
+
+    with pytest.raises(typer.Exit) as caught:
+        fail()
+    assert caught.value.exit_code == 1
+    assert capsys.readouterr().err == "error: /tmp/x: No space left on device\n"
 
 
 def test_it_runs_from_anywhere(world: World, tmp_path: Path, clone: Path) -> None:

@@ -72,7 +72,8 @@ def test_edits_are_not_lost(world: World, tmp_path: Path) -> None:
     (tree / "README.md").write_text("edited\n")
     (tree / "vllm/ops.py").write_text("staged\n")
     git(tree, "add", "vllm/ops.py")
-    assert not apply_own(world, tmp_path).moved
+    again = apply_own(world, tmp_path)
+    assert (again.moved, again.edited) == (False, 2)
     change_patches(world)
     with pytest.raises(SeriesError, match=r"uncommitted changes: .*README\.md") as e:
         apply_own(world, tmp_path)
@@ -86,6 +87,22 @@ def test_edits_are_not_lost(world: World, tmp_path: Path) -> None:
     (ref,) = outcome.saved
     assert git(tree, "show", f"{ref}:README.md") == "edited"
     assert git(tree, "show", f"{ref}:vllm/ops.py") == "staged"
+
+
+def test_force_does_not_end_a_rebase(world: World, tmp_path: Path) -> None:
+    apply_own(world, tmp_path)
+    tree = tmp_path / "vllm"
+    editor = "sed -i s/^pick/edit/"
+    words = ["-c", f"sequence.editor={editor}", "rebase", "-q", "-i", "HEAD~1"]
+    git(tree, *words, GIT_COMMITTER_NAME="D", GIT_COMMITTER_EMAIL="d@e")
+    (tree / "README.md").write_text("edited\n")
+    for force in (False, True):
+        with pytest.raises(SeriesError, match="in the middle of a rebase"):
+            apply_own(world, tmp_path, force=force)
+    assert (tree / "README.md").read_text() == "edited\n"
+    git(tree, "checkout", "-q", "README.md")
+    git(tree, "rebase", "--abort")
+    assert not apply_own(world, tmp_path).moved
 
 
 def test_commits_are_not_lost(world: World, tmp_path: Path) -> None:
