@@ -243,6 +243,17 @@ def check(
             raise typer.Exit(Exit.CONFLICT)
 
 
+@app.command()
+def readapt(release: Annotated[str, typer.Argument(help="The release.")]) -> None:
+    """Make the adaptations to a release anew, after patches were amended."""
+    with error_handler():
+        from series import report
+        from series.readapt import readapt as make_anew
+
+        made = make_anew(SETTING.series, SETTING.build, release, report.say)
+        print(*[f"wrote {path}" for path in made] or ["Nothing to do."], sep="\n")
+
+
 def main() -> None:
     """Run the command line; a termination ends as cleanly as an interrupt."""
 
