@@ -58,6 +58,7 @@ def print_outcome(outcome: Outcome, *, own: bool) -> None:
         f"{state}: {count} on {outcome.base[:12]}, branch {outcome.branch}.",
         f"Tree {outcome.tree[:12]} in {where}"
         + (", checked out." if outcome.switched else ", not checked out."),
+        *([f"The base was fetched from {outcome.fetched}."] * bool(outcome.fetched)),
         *(f"What was given up is kept as {ref}." for ref in outcome.saved),
         *([f"{outcome.edited} files there are edited, not committed."] * edited),
         f"Next: {next_step(outcome, own=own)}",

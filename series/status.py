@@ -13,7 +13,7 @@ from .place import build_series
 from .release import cache_folder
 from .scratch import scratch_over
 from .target import TargetError, local_base, require_sha1
-from .tree import tree_at
+from .tree import TreeError, tree_at
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,13 @@ def look(series: Path, build: Path, path: Path | None) -> Status:
     manifest = load_manifest(series)
     pin = manifest.pin
     archive = cache_folder() / pin.sdist.filename
-    repo = Repository.find(path) if path else tree_at(build, pin)
-    if repo is None:
-        tree, branch, sync = f"{build / 'vllm'} is not made yet", "none", "not applied"
-    else:
+    tree, branch, sync = f"{build / 'vllm'} is not made yet", "none", "not applied"
+    repo = None
+    try:
+        repo = Repository.find(path) if path else tree_at(build, pin)
+    except TreeError as error:
+        tree = error.what
+    if repo is not None:
         require_sha1(repo)
         tree = _tree(repo, own=path is None)
         branch, sync = _branch(repo, manifest)

@@ -45,12 +45,22 @@ def test_next_steps(changes: dict, own: bool, words: str) -> None:
 
 
 def test_a_second_run_and_what_was_saved(capsys: pytest.CaptureFixture[str]) -> None:
-    done = replace(OUTCOME, moved=False, switched=True, saved=("refs/x",), rows=())
+    done = replace(
+        OUTCOME,
+        moved=False,
+        switched=True,
+        saved=("refs/x",),
+        rows=(),
+        fetched="origin",
+        edited=3,
+    )
     report.print_outcome(done, own=True)
     out = capsys.readouterr().out
     assert "Already applied, nothing to do: 0 patches" in out
     assert ", checked out." in out
     assert "kept as refs/x" in out
+    assert "The base was fetched from origin." in out
+    assert "3 files there are edited, not committed." in out
     assert report.outcome_data(done, own=True)["state"] == "already applied"
 
 

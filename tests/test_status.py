@@ -63,6 +63,13 @@ def test_a_clone_in_the_middle_of_something(world: World, clone: Path) -> None:
     assert "detached HEAD" in look(world.toml, clone, clone).tree
 
 
+def test_something_else_in_place_of_the_tree(world: World, tmp_path: Path) -> None:
+    (tmp_path / "vllm").mkdir()
+    facts = look(world.toml, tmp_path, None)
+    assert "is not a tree that" in facts.tree
+    assert facts.sync == "not applied"
+
+
 def test_bare_and_blobless(world: World, tmp_path: Path) -> None:
     bare = make_clone(world.upstream, tmp_path / "bare", "--bare")
     assert "(bare)" in look(world.toml, tmp_path, bare).tree
