@@ -9,14 +9,47 @@ def _is_jit(decorator: ast.expr) -> bool:
     return ast.unparse(target) in ("triton.jit", "jit")
 
 
-def jit_functions(source: str) -> dict[str, str]:
-    """The module-level functions under triton.jit, each with its normalised text."""
+def jit_functions(source: str) -> dict[str, ast.FunctionDef]:
+    """The module-level functions under triton.jit, by name."""
     return {
-        node.name: ast.dump(node)
+        node.name: node
         for node in ast.parse(source).body
         if isinstance(node, ast.FunctionDef)
         and any(_is_jit(decorator) for decorator in node.decorator_list)
     }
+
+
+def kernels(source: str) -> dict[str, str]:
+    """The kernels of a file, each with the text of all that it runs.
+
+    A jit function that another one calls is a part of that kernel: it is inlined there
+    and never launched.
+    """
+    functions = jit_functions(source)
+    calls = {
+        name: {
+            call.func.id
+            for call in ast.walk(node)
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
+        }
+        & functions.keys() - {name}
+        for name, node in functions.items()
+    }
+    parts = set().union(*calls.values()) if calls else set()
+    return {
+        name: "\n".join(ast.dump(functions[used]) for used in _reached(name, calls))
+        for name in functions
+        if name not in parts
+    }
+
+
+def _reached(name: str, calls: dict[str, set[str]]) -> list[str]:
+    found, ahead = [name], [name]
+    while ahead:
+        new = sorted(calls[ahead.pop()] - set(found))
+        found += new
+        ahead += new
+    return found
 
 
 def module_name(path: str) -> str:
@@ -32,7 +65,7 @@ def changed(path: str, before: str, after: str) -> list[str]:
         before: Its source before the change, empty where it did not exist.
         after: Its source after it.
     """
-    old, new = jit_functions(before), jit_functions(after)
+    old, new = kernels(before), kernels(after)
     return [
         f"{module_name(path)}.{name}"
         for name, text in new.items()
