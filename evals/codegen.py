@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cross-compiles the series' Triton kernels for AMD GPUs: `make codegen`, no GPU needed.
+"""Cross-compiles the series' Triton kernels for AMD GPUs: `make codegen`.
 
-Every configuration that the launchers can pick, for every target: registers, spills,
-LDS, occupancy, wide loads. Beside them the plain dot by elements a lane, and the
-published figures. --record keeps the result; --check compiles the usual configurations
-alone and compares them with the record: exit code 1 where one spills, loses a step of
-occupancy, or is not recorded. Compiled kernels stay in build/codegen, so that a second
-run compiles what changed.
+No GPU is needed. Every configuration that the launchers can pick, for every target:
+registers, spills, LDS, occupancy, wide loads. Beside them the plain dot by elements a
+lane, and the published figures. --record keeps the result; --check compiles the usual
+configurations alone and compares them with the record: exit code 1 where one spills,
+loses a step of occupancy, or is not recorded. Compiled kernels stay in build/codegen,
+so that a second run compiles what changed.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
 from rich.progress import track
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -126,11 +127,22 @@ def compile_all(
     context = multiprocessing.get_context("spawn")
     words = (str(tree), str(CACHE))
     with context.Pool(processes, initializer=prepare, initargs=words) as pool:
-        done: Iterator[list] = pool.imap(compile_case, jobs, chunksize=8)
-        shown: Iterable[list] = done
-        if sys.stderr.isatty():
-            shown = track(done, total=len(jobs), description="compiling")
+        done = pool.imap(compile_case, jobs, chunksize=8)
+        shown = watched(done, len(jobs))
         return distinct(entry for entries in shown for entry in entries)
+
+
+def watched(done: Iterable[list], total: int) -> Iterator[list]:
+    """Shows how far it is: a bar on a terminal, a line every tenth elsewhere."""
+    if sys.stderr.isatty():
+        console = Console(stderr=True)
+        yield from track(done, "compiling", total=total, console=console)
+        return
+    step = max(1, total // 10)
+    for number, item in enumerate(done, 1):
+        if number % step == 0:
+            print(f"compiled {number} of {total}", file=sys.stderr, flush=True)
+        yield item
 
 
 def distinct(entries: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

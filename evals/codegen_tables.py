@@ -53,7 +53,7 @@ SUMMARY_COLUMNS = (
 
 
 def tiles(entries: Sequence[Entry]) -> list[list[str]]:
-    """The usual GDN layer: VGPRs and occupancy by target, state dtype and value tile."""
+    """The usual GDN layer by target, state dtype and value tile."""
     cells: dict[tuple[str, str], dict[int, Entry]] = {}
     for entry in entries:
         usual = entry["label"] in ("state fp32", "state bf16")
@@ -101,11 +101,8 @@ def elements(entries: Sequence[Entry]) -> list[list[str]]:
     for count, found in sorted(by_count.items()):
         line = [str(count)]
         for dtype in ("bf16", "fp16"):
-            if entry := found.get(dtype):
-                line += [str(entry["vgprs"]), str(entry["vgpr_spills"])]
-                line += [str(entry["unpacks"]), str(entry["mixed_multiplies"])]
-            else:
-                line += ["", "", "", ""]
+            names = ("vgprs", "vgpr_spills", "unpacks", "mixed_multiplies")
+            line += [str(found.get(dtype, {}).get(name, "")) for name in names]
         vgprs, spills = DOT_REGISTERS[count]
         lines.append([*line, str(vgprs), str(spills)])
     return lines

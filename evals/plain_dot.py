@@ -17,7 +17,9 @@ SLOW_ELEMENTS = (256, 512)
 
 
 @triton.jit
-def _plain_dot_kernel(x_ptr, weight_ptr, out_ptr, K: tl.constexpr, BLOCK: tl.constexpr):
+def _plain_dot_kernel(  # type: ignore[no-untyped-def]
+    x_ptr, weight_ptr, out_ptr, K: tl.constexpr, BLOCK: tl.constexpr
+):
     offsets = tl.arange(0, BLOCK)
     mask = offsets < K
     x = tl.load(x_ptr + offsets, mask=mask, other=0.0).to(tl.float32)

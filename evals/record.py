@@ -80,7 +80,9 @@ def images(diff: str) -> dict[str, str]:
 
 def read_series(manifest: Manifest) -> Series:
     """Reads the patches and asks git for their ids."""
-    ids, touched, files = {}, {}, {}
+    ids: dict[str, str] = {}
+    touched: dict[str, list[str]] = {}
+    files: dict[str, str] = {}
     with tempfile.TemporaryDirectory() as folder:
         repo = make_repository(Path(folder))
         for path in manifest.files:

@@ -3,18 +3,20 @@
 
 Runs come in blocks: every arm once, then every arm once more in reverse, so that a
 drift in time and an advantage of running first hit all arms alike. Both are estimated
-from the runs and taken out before the arms are compared, in logarithms, because what
-disturbs a time multiplies it.
+from the runs and taken out before the arms are compared; all in logarithms, because
+what disturbs a time multiplies it.
 """
 
 import math
 import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from statistics import median
 
 import numpy as np
+from scipy import optimize
 from scipy import stats as scipy_stats
 
 ALPHA = 0.05
@@ -60,7 +62,7 @@ class Comparison:
         low: Lower end of the interval of the ratio.
         high: Upper end of the interval of the ratio.
         p: Two-sided p of the Mann-Whitney test.
-        runs: Runs of each arm, the smaller number.
+        runs: Runs of each arm that count.
         reason: Why there is no verdict, or an ambiguous one.
     """
 
@@ -123,45 +125,69 @@ def least_blocks(alpha: float = ALPHA) -> int:
     return next(n for n in range(1, 20) if least_p(2 * n, 2 * n) <= alpha)
 
 
-def adjusted(runs: Sequence[tuple[Slot, float]]) -> dict[str, list[float]]:
-    """Logarithms of the values by arm, without block level, drift and place.
+def whole(runs: Sequence[tuple[Slot, float]]) -> list[tuple[Slot, float]]:
+    """The runs of finished blocks: half a block balances nothing."""
+    size = 2 * len({slot.arm for slot, _ in runs})
+    count = Counter(slot.block for slot, _ in runs)
+    return [(slot, value) for slot, value in runs if count[slot.block] == size]
 
-    Only whole blocks count: half a block balances nothing. Medians over the blocks
-    keep one wild run from moving all the others.
+
+def adjusted(runs: Sequence[tuple[Slot, float]]) -> dict[str, list[float]]:
+    """Logarithms of the values by arm, without the level of the block, half and place.
+
+    A robust fit of block + half + place + arm, so that one wild run moves nothing but
+    itself. What is left of each run is widened by the freedom that the fit took, as a
+    fit always hugs its own data.
 
     Args:
-        runs: When each run took place, and its value (> 0).
+        runs: When each run of the finished blocks took place, and its value (> 0).
     """
-    blocks: dict[int, dict[tuple[int, str], tuple[int, float]]] = {}
     arms = sorted({slot.arm for slot, _ in runs})
-    for slot, value in runs:
-        cell = blocks.setdefault(slot.block, {})
-        cell[slot.half, slot.arm] = (slot.place, math.log(value))
-    whole = [cell for cell in blocks.values() if len(cell) == 2 * len(arms)]
-    if not whole:
-        return {arm: [] for arm in arms}
-    centre = (len(arms) - 1) / 2
-    back, slope = [], []
-    for cell in whole:
-        change, lever = [], []
-        for arm in arms:
-            place, out_value = cell[0, arm]
-            change.append(cell[1, arm][1] - out_value)
-            lever.append(cell[1, arm][0] - place)
-        back.append(float(np.mean(change)))
-        spread = float(np.dot(lever, lever))
-        slope.append(float(np.dot(lever, change)) / spread if spread else 0.0)
-    per_half, per_place = median(back), median(slope)
+    names = ["block", "half", "place", "arm"]
+    columns, kinds = [], []
+    for kind in names:
+        levels = sorted({getattr(slot, kind) for slot, _ in runs})
+        # The first level of each is what the others are measured from.
+        for level in levels[0 if kind == "block" else 1 :]:
+            columns.append([getattr(slot, kind) == level for slot, _ in runs])
+            kinds.append(kind)
+    design = np.array(columns, dtype=float).T
+    logs = np.log([value for _, value in runs])
+    effects = robust_fit(design, logs)
+    left = logs - design @ effects
+    freedom = len(logs) - np.linalg.matrix_rank(design)
+    left = left * math.sqrt(len(logs) / freedom) if freedom > 0 else left
+    keep = np.array([kind == "arm" for kind in kinds])
+    values = design[:, keep] @ effects[keep] + left
     result: dict[str, list[float]] = {arm: [] for arm in arms}
-    for cell in whole:
-        flat = {
-            key: value - per_place * (place - centre) - per_half * (key[0] - 0.5)
-            for key, (place, value) in cell.items()
-        }
-        level = median(flat.values())
-        for (_, arm), value in flat.items():
-            result[arm].append(value - level)
+    for (slot, _), value in zip(runs, values, strict=True):
+        result[slot.arm].append(float(value))
     return result
+
+
+def robust_fit(design: np.ndarray, logs: np.ndarray) -> np.ndarray:
+    """Effects of a linear model: least absolute deviations, then a soft least squares.
+
+    Args:
+        design: A row a run, a column an effect.
+        logs: What the runs measured.
+    """
+    count, width = design.shape
+    eye = np.eye(count)
+    start = optimize.linprog(
+        np.r_[np.zeros(width), np.ones(2 * count)],
+        A_eq=np.hstack([design, eye, -eye]),
+        b_eq=logs,
+        bounds=[(None, None)] * width + [(0, None)] * (2 * count),
+    ).x[:width]
+    # As many deviations as there are effects are zero by construction.
+    deviations = np.sort(np.abs(logs - design @ start))[min(width, count - 1) :]
+    scale = 1.5 * float(np.median(deviations))
+    if scale < 1e-12:
+        return start
+    return optimize.least_squares(
+        lambda effects: design @ effects - logs, start, loss="soft_l1", f_scale=scale
+    ).x
 
 
 def interval(
@@ -212,14 +238,15 @@ def compare(
         confidence: Level of the interval.
         seed: Of the bootstrap.
     """
-    logs = adjusted(runs)
-    first, second = logs.get(base, []), logs.get(arm, [])
-    count = min(len(first), len(second))
-    if not count or least_p(len(first), len(second)) > alpha:
+    runs = whole(runs)
+    count = sum(slot.arm == arm for slot, _ in runs)
+    if not count or least_p(count, count) > alpha:
         need = 2 * least_blocks(alpha)
         reason = f"{count} runs of each arm in whole blocks, {need} are needed"
         nan = math.nan
         return Comparison(base, arm, Verdict.REFUSED, nan, nan, nan, nan, count, reason)
+    logs = adjusted(runs)
+    first, second = logs[base], logs[arm]
     ratio = math.exp(median(second) - median(first))
     low, high = interval(first, second, confidence, seed)
     p = float(scipy_stats.mannwhitneyu(first, second).pvalue)

@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compares two or more arms, each run as a process of its own, so that it cannot lie.
+
+    python -m evals.ab --out build/ab/gate \\
+        --arm off='python3 arm.py --stock' --arm on='python3 arm.py' --ran on:port
+
+An arm is a command. It measures, and then prints one line, or writes one file (named
+by the variable AB_RESULT), with a JSON object:
+
+    {"values": {"ms": 9.71, "prefill_ms": 31.0}, "calls": {"port": 3600, "op": 0}}
+
+values are numbers above zero, smaller being better unless --higher names them; with
+one metric, {"value": 9.71} will do. calls say how often it ran what; --ran and --idle
+hold an arm to them. "machine" and "sources" may be told too, and are kept.
+
+Arms run in mirrored blocks, so that each is first as often as last, after a cool-down
+where there is a sensor. The first arm runs once more under the name of control: where
+that is not the same as itself, no other verdict counts. Each finished run is kept at
+once: Ctrl-C loses the running one alone, and --resume goes on. Exit codes: 0 verdicts
+reached, 1 void, refused or a control that differs, 130 interrupted.
+"""
+
+import argparse
+import shlex
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+if __name__ == "__main__":
+    sys.path[0] = str(ROOT)
+
+from evals import arms, cli, cooling, sensors, stats  # noqa: E402
+from evals.arms import Arm  # noqa: E402
+from evals.journal import Journal  # noqa: E402
+from series.errors import Exit, SeriesError, UsageError  # noqa: E402
+
+CONTROL = "control"
+
+
+class NoVerdictError(SeriesError):
+    """The comparison ended without a verdict that counts."""
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(
+        prog="evals.ab",
+        description=__doc__,
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("--arm", action="append", default=[], metavar="NAME=COMMAND")
+    add("--ran", action="append", default=[], metavar="ARM:CALL", help="must be made")
+    add("--idle", action="append", default=[], metavar="ARM:CALL", help="must not be")
+    add("--blocks", type=int, default=4, help="each runs every arm twice")
+    add("--order", choices=["abba", "random"], default="abba")
+    add("--seed", type=int, default=0, help="of a random order and of the bootstrap")
+    add("--no-control", action="store_true", help="leave the A/A control out")
+    add("--margin", type=float, default=stats.MARGIN, help="what counts as the same")
+    add("--higher", action="append", default=[], help="a metric to be large")
+    add("--unchanged", action="append", default=[], help="a metric that must be SAME")
+    add("--cool", type=float, metavar="C", help="start no run hotter than this")
+    add("--patience", type=float, default=300.0, metavar="S", help="to cool down")
+    add("--pause", type=float, default=0.0, metavar="S", help="before every run")
+    add("--timeout", type=float, metavar="S", help="of one run")
+    add("--out", type=Path, default=ROOT / "build/ab", help="folder of the runs")
+    add("--resume", action="store_true", help="go on with what is in --out")
+    return parser.parse_args(argv)
+
+
+def named(texts: Sequence[str], mark: str, option: str) -> list[tuple[str, str]]:
+    """Splits NAME<mark>VALUE words.
+
+    Raises:
+        UsageError: One has no such mark, or nothing beside it.
+    """
+    pairs = []
+    for text in texts:
+        name, found, value = text.partition(mark)
+        if not (found and name and value):
+            raise UsageError(f"{option} {text!r}: NAME{mark}VALUE is needed.")
+        pairs.append((name, value))
+    return pairs
+
+
+def arms_of(args: argparse.Namespace) -> list[Arm]:
+    """The arms that the words ask for, the control among them.
+
+    Raises:
+        UsageError: There are fewer than two, or a name is twice or unknown.
+    """
+    commands = dict(named(args.arm, "=", "--arm"))
+    if len(commands) != len(args.arm) or CONTROL in commands:
+        raise UsageError(f"every --arm needs a name of its own; {CONTROL} is taken.")
+    if len(commands) < 2 and args.no_control:
+        raise UsageError("--arm: at least two are needed.")
+    claims: dict[str, dict[str, list[str]]] = {
+        name: {"ran": [], "idle": []} for name in commands
+    }
+    for kind in ("ran", "idle"):
+        for name, call in named(getattr(args, kind), ":", f"--{kind}"):
+            if name not in claims:
+                raise UsageError(f"--{kind} {name}:{call}: there is no such arm.")
+            claims[name][kind].append(call)
+    found = [
+        Arm(name, shlex.split(command), **claims[name])
+        for name, command in commands.items()
+    ]
+    if not found:
+        raise UsageError("--arm: at least one is needed.")
+    if not args.no_control:
+        first = found[0]
+        found.append(Arm(CONTROL, first.command, first.ran, first.idle))
+    return found
+
+
+def progress(done: int, total: int, seconds: Sequence[float], name: str) -> None:
+    """Says which run begins, and how long the rest will take."""
+    left = ""
+    if seconds:
+        left = f", about {median(seconds) * (total - done) / 60:.1f} min left"
+    print(f"run {done + 1} of {total}: {name}{left}", file=sys.stderr, flush=True)
+
+
+def run_all(
+    found: Sequence[Arm],
+    slots: Sequence[stats.Slot],
+    journal: Journal,
+    sensor: sensors.Sensor,
+    args: argparse.Namespace,
+) -> None:
+    """Runs what is not done yet, in order, and keeps each run when it ends."""
+    by_name = {arm.name: arm for arm in found}
+    for number in range(len(journal.runs), len(slots)):
+        slot = slots[number]
+        seconds = [run["seconds"] for run in journal.runs]
+        progress(number, len(slots), seconds, slot.arm)
+        time.sleep(args.pause)
+        if args.cool is not None:
+            before = cooling.cool_down(sensor, args.cool, args.patience)
+        else:
+            before = sensor.read().as_dict() if sensor.read else None
+        start = time.monotonic()
+        outcome = arms.run(by_name[slot.arm], number, args.timeout)
+        journal.add(
+            {
+                "arm": slot.arm,
+                "values": outcome.values,
+                "calls": outcome.calls,
+                "facts": outcome.facts,
+                "seconds": time.monotonic() - start,
+                "before": before,
+                "after": sensor.read().as_dict() if sensor.read else None,
+            }
+        )
+
+
+def comparisons(
+    runs: Sequence[Mapping[str, Any]],
+    slots: Sequence[stats.Slot],
+    args: argparse.Namespace,
+) -> dict[str, dict[str, stats.Comparison]]:
+    """Every arm against the first, by metric.
+
+    Raises:
+        ArmError: A run has other metrics than the first.
+    """
+    metrics = list(runs[0]["values"])
+    for number, run in enumerate(runs):
+        if list(run["values"]) != metrics:
+            raise arms.ArmError(
+                f"run {number} ({run['arm']}) measured {', '.join(run['values'])}, the "
+                f"first {', '.join(metrics)}."
+            )
+    base = slots[0].arm
+    names = list(dict.fromkeys(slot.arm for slot in slots))
+    result: dict[str, dict[str, stats.Comparison]] = {}
+    for metric in metrics:
+        power = -1 if metric in args.higher else 1
+        values = [
+            (slot, run["values"][metric] ** power)
+            for slot, run in zip(slots, runs, strict=False)
+        ]
+        result[metric] = {
+            name: stats.compare(base, name, values, margin=args.margin, seed=args.seed)
+            for name in names
+            if name != base
+        }
+    return result
+
+
+def same_facts(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the arms said of the machine and the files.
+
+    Raises:
+        VoidError: The machine changed under way.
+    """
+    facts: dict[str, Any] = {"machine": {}, "sources": {}}
+    for number, run in enumerate(runs):
+        said = run["facts"].get("machine", {})
+        if facts["machine"] and said and said != facts["machine"]:
+            raise arms.VoidError(f"run {number} was on another machine than the first.")
+        facts["machine"] = facts["machine"] or said
+        facts["sources"] |= run["facts"].get("sources", {})
+    return facts
+
+
+def judge(
+    result: Mapping[str, Mapping[str, stats.Comparison]], unchanged: Sequence[str]
+) -> list[str]:
+    """Why the verdicts do not count; empty where they do."""
+    problems = []
+    for metric, by_arm in result.items():
+        for name, one in by_arm.items():
+            differs = one.verdict in (stats.Verdict.FASTER, stats.Verdict.SLOWER)
+            if one.verdict is stats.Verdict.REFUSED:
+                problems.append(f"{metric}: {name}: {one.reason}")
+            elif name == CONTROL and differs:
+                problems.append(
+                    f"{metric}: {one.base} differs from itself: {one.words()}"
+                )
+            elif metric in unchanged and name != CONTROL and differs:
+                problems.append(f"{metric} must not change: {name} is {one.words()}")
+    return problems
+
+
+def show(
+    result: Mapping[str, Mapping[str, stats.Comparison]],
+    runs: Sequence[Mapping[str, Any]],
+) -> None:
+    """Prints medians, spread and verdicts, one line a metric and arm."""
+    lines = []
+    for metric, by_arm in result.items():
+        base = next(iter(by_arm.values())).base
+        for name in (base, *by_arm):
+            values = [r["values"][metric] for r in runs if r["arm"] == name]
+            line = [metric, name, f"{median(values):.4g}"]
+            line.append(f"{100 * stats.spread(values):.2f} %")
+            one = by_arm.get(name)
+            line += [one.words(), f"{one.p:.2g}"] if one else ["", ""]
+            lines.append(line)
+    columns = ["metric", "arm", "median", "spread", "against the first", "p"]
+    cli.show(f"{len(runs)} runs", columns, lines)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs the comparison; returns its exit code."""
+    args = parse(argv)
+    found = arms_of(args)
+    slots = stats.plan([arm.name for arm in found], args.blocks, args.order, args.seed)
+    plan = {
+        "arms": {arm.name: list(arm.command) for arm in found},
+        "blocks": args.blocks,
+        "order": args.order,
+        "seed": args.seed,
+    }
+    start = Journal.resume if args.resume else Journal.start
+    journal = start(args.out / "runs.jsonl", plan)
+    sensor = sensors.find_sensor()
+    if sensor.read is None:
+        print(f"no temperature sensor ({sensor.source})", file=sys.stderr)
+    try:
+        run_all(found, slots, journal, sensor, args)
+    except (KeyboardInterrupt, SeriesError):
+        kept = f"{len(journal.runs)} of {len(slots)} runs are kept in {journal.path}"
+        print(f"{kept}; --resume goes on", file=sys.stderr)
+        raise
+    runs = journal.runs
+    result = comparisons(runs, slots, args)
+    show(result, runs)
+    problems = judge(result, args.unchanged)
+    report = {
+        "bench": "ab",
+        "command": ["evals.ab", *argv],
+        **same_facts(runs),
+        "plan": plan,
+        "sensor": sensor.source,
+        "runs": [{k: v for k, v in run.items() if k != "facts"} for run in runs],
+        "compared": {
+            metric: {name: one.as_dict() for name, one in by_arm.items()}
+            for metric, by_arm in result.items()
+        },
+        "void": problems,
+    }
+    cli.write_json(args.out / "ab.json", report)
+    if problems:
+        raise NoVerdictError("; ".join(problems) + ".", f"See {args.out / 'ab.json'}.")
+    return Exit.DONE
+
+
+if __name__ == "__main__":
+    sys.exit(cli.guarded(main, sys.argv[1:]))
