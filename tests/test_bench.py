@@ -26,12 +26,12 @@ def interpreter(tmp_path: Path) -> Interpreter:
     found = Interpreter(tmp_path)
     probe = {"python": "3.12", "torch": "2.11", "missing": [], "device": "A card"}
     found.says(probe=probe | {"gpu": True})
-    text = found.path.read_text()
+    text = found.script.read_text()
     head = "words = sys.argv[sys.argv"
     run = (
         f"if sys.argv[1] != '-m': os.execv({sys.executable!r}, ['x', *sys.argv[1:]])\n"
     )
-    found.path.write_text(text.replace(head, run + head))
+    found.script.write_text(text.replace(head, run + head))
     return found
 
 

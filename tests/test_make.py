@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,7 +14,6 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 RECORDER = """\
-#!{python}
 import json, sys
 with open({log!r}, "a") as file:
     print(json.dumps(sys.argv[1:]), file=file)
@@ -28,9 +28,11 @@ def project(tmp_path: Path) -> Path:
     (folder / "requirements").mkdir()
     shutil.copy(ROOT / "Makefile", folder)
     log = str(folder / "log")
-    recorder = RECORDER.format(python=sys.executable, log=log)
+    recorder = RECORDER.format(log=log)
+    (folder / "recorder.py").write_text(recorder)
     python = folder / ".venv/bin/python"
-    python.write_text(recorder)
+    words = shlex.join([sys.executable, str(folder / "recorder.py")])
+    python.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
     python.chmod(0o755)
     script = folder / "requirements/environment.py"
     script.write_text(

@@ -69,7 +69,6 @@ tests = ["tests/kernels/test_dot.py", "tests/patched/test_dispatch.py"]
 # Stands for an interpreter with torch: answers the probe, and for pytest writes the
 # report that the plugin would, as said in a file beside it.
 INTERPRETER = """\
-#!{python}
 import json, os, sys
 from pathlib import Path
 
@@ -80,18 +79,18 @@ if sys.argv[1] == "-c":
     sys.exit(0)
 words = sys.argv[sys.argv.index("pytest") + 1 :]
 cases = [word for word in words if word.endswith(".py")]
-call = {{"words": words, "cwd": os.getcwd(), "env": dict(os.environ)}}
+call = {"words": words, "cwd": os.getcwd(), "env": dict(os.environ)}
 with (here / "calls.jsonl").open("a") as file:
     print(json.dumps(call), file=file)
 code = 0
-outcomes, reasons = {{}}, {{}}
+outcomes, reasons = {}, {}
 for case in cases:
     outcome = said["outcomes"].get(case, "passed")
     outcomes[case + "::test"] = outcome
     if outcome == "skipped":
         reasons[case + "::test"] = "no such card"
     code = code or int(outcome == "failed")
-report = {{
+report = {
     "python": "3.11.7",
     "torch": "2.13.0",
     "triton": "3.8.0",
@@ -102,11 +101,11 @@ report = {{
     "extensions": [],
     "outcomes": outcomes,
     "reasons": reasons,
-    "left_out": {{}},
+    "left_out": {},
     "launches": said["launches"],
-}}
+}
 Path(os.environ["SERIES_HARNESS_REPORT"]).write_text(json.dumps(report))
-print("=" * 10, f"{{len(cases)}} of {{Path.cwd().name}} in 0.01s", "=" * 10)
+print("=" * 10, f"{len(cases)} of {Path.cwd().name} in 0.01s", "=" * 10)
 sys.exit(code)
 """
 
@@ -117,7 +116,11 @@ class Interpreter:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.path = folder / "python"
-        self.path.write_text(INTERPRETER.format(python=sys.executable))
+        self.script = folder / "stand-in.py"
+        self.script.write_text(INTERPRETER)
+        # A script's first line cannot name a path with a space; the shell's words can.
+        words = shlex.join([sys.executable, str(self.script)])
+        self.path.write_text(f'#!/bin/sh\nexec {words} "$@"\n')
         self.path.chmod(0o755)
         self.says(launches={"vllm.ops.dot": 3})
 
@@ -319,7 +322,7 @@ def test_an_interpreter_that_lacks_something_is_named_and_left_alone(
     said: str,
 ) -> None:
     if probe == "broken":
-        interpreter.path.write_text(f"#!{sys.executable}\nraise SystemExit('no')\n")
+        interpreter.script.write_text("raise SystemExit('no')\n")
     else:
         interpreter.says(probe=probe)
     assert run_tree(interpreter) == 1
