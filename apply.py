@@ -116,6 +116,10 @@ def apply(
     anew: Annotated[
         bool, typer.Option("--anew", help="Leave recorded adaptations out.")
     ] = False,
+    edit: Annotated[
+        list[str] | None,
+        typer.Option("--edit", help="Stop at this patch (0001) though it lands."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Put the series on a branch of the pinned tree, or of your clone."""
@@ -124,8 +128,9 @@ def apply(
 
         series, build = SETTING.series, SETTING.build
         if onto is not None:
-            options = {"switch": switch, "force": force, "anew": anew}
-            step("begin", series, build, onto, vllm=vllm, as_json=as_json, **options)
+            options: dict[str, Any] = {"switch": switch, "force": force, "anew": anew}
+            options |= {"vllm": vllm, "edit": tuple(edit or ())}
+            step("begin", series, build, onto, as_json=as_json, **options)
             return
         if vllm is None:
             outcome = commands.apply_own(series, build, archive, force=force)

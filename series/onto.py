@@ -11,7 +11,7 @@ from pathlib import Path
 
 from . import adapt, desk
 from .adapt import folder_for
-from .carry import Source, Step
+from .carry import LANDED, Source, Step
 from .checkout import require_quiet
 from .errors import SeriesError
 from .git import Repository, require_git
@@ -22,6 +22,7 @@ from .sources import Onto, Rebase, digest_series, find_onto, rebase_over
 from .stack import commit_mail
 from .state import Session, State, StateError, new_session, session_for, the_session
 from .target import Say
+from .threeway import Clash, merge_patch
 from .tree import tree_at
 
 
@@ -58,6 +59,7 @@ def begin(
     switch: bool = False,
     force: bool = False,
     anew: bool = False,
+    edit: tuple[str, ...] = (),
 ) -> Progress:
     """Put the series onto a release or revision, up to the first conflict.
 
@@ -69,6 +71,7 @@ def begin(
         switch: Check the branch out at the end.
         force: Give up what is in the way of the branch; it is kept.
         anew: Leave recorded adaptations out.
+        edit: Numbers of patches to stop at though they land, to adapt them by hand.
 
     Raises:
         SeriesError: It could not be done, and nothing was moved.
@@ -106,6 +109,7 @@ def begin(
                 switch=switch or own,
                 force=force,
                 anew=anew,
+                edit=edit,
                 tip=onto.commit,
             )
             return _go_on(rebase, manifest, state, None, build, say)
@@ -178,7 +182,7 @@ def _go_on(
         rebase.carrier.give_up(source)
     total = len(rebase.sources)
     for source in rebase.sources[len(state.steps) :]:
-        step = rebase.carrier.carry(source)
+        step = _carry(rebase, source, state)
         state = replace(state, steps=(*state.steps, step))
         if step.state != "conflict":
             state = replace(state, tip=rebase.carrier.tip)
@@ -204,6 +208,19 @@ def _go_on(
     )
 
 
+def _carry(rebase: Rebase, source: Source, state: State) -> Step:
+    """Carry a patch; one that is to be edited stops as if it were in conflict."""
+    carrier = rebase.carrier
+    tip = carrier.tip
+    step = carrier.carry(source)
+    if step.state not in LANDED or source.patch.file[:4] not in state.edit:
+        return step
+    carrier.files = merge_patch(rebase.scratch, tip, step.commit, tip)
+    carrier.tip = tip
+    clash = Clash(carrier.files[0].onto, "it lands, and you asked to edit it")
+    return replace(step, state="conflict", commit="", clashes=(clash,))
+
+
 def _left_out(rebase: Rebase, state: State) -> list[Source]:
     return [
         source
@@ -216,7 +233,7 @@ def _lay_out_again(rebase: Rebase, session: Session, state: State) -> Progress:
     """A killed run had not laid the conflict out yet: do it now."""
     for source in _left_out(rebase, state):
         rebase.carrier.give_up(source)
-    rebase.carrier.carry(rebase.sources[len(state.steps) - 1])
+    _carry(rebase, rebase.sources[len(state.steps) - 1], state)
     desk.lay_out(session, rebase.scratch, state.tip, rebase.carrier.files)
     session.save(replace(state, ready=True))
     total = len(rebase.sources)

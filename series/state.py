@@ -42,6 +42,7 @@ class State:
         switch: Check the branch out at the end.
         force: Give up what is in the way at the end; it is kept.
         anew: Recorded adaptations are left out.
+        edit: Numbers of patches to stop at though they land.
         tip: The commit that the waiting patch goes onto.
         steps: What became of the patches before it, and of itself.
         ready: The work tree of the rebase is as the waiting patch needs it.
@@ -61,6 +62,7 @@ class State:
     force: bool
     anew: bool
     tip: str
+    edit: tuple[str, ...] = ()
     steps: tuple[Step, ...] = field(default=())
     ready: bool = False
 
@@ -109,7 +111,8 @@ class Session:
                 clashes = tuple(Clash(**clash) for clash in step.pop("clashes"))
                 notes = tuple(step.pop("notes"))
                 steps.append(Step(**step, notes=notes, clashes=clashes))
-            return State(**data, steps=tuple(steps))
+            edit = tuple(data.pop("edit"))
+            return State(**data, edit=edit, steps=tuple(steps))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise StateError(
                 f"{path} cannot be read: {error}.",
