@@ -42,7 +42,10 @@ HARNESS_FILES = (
     "tests/patched/**/*.py",
     "tests/patched/*.toml",
     "tests/patched/pytest.ini",
+    "evals/*.py",
     "evals/gdn_op/*",
+    "series/__init__.py",
+    "series/errors.py",
 )
 # Of the harness, what asks git has no use on the machine.
 _HERE_ONLY = ("tests/harness/tree.py", "tests/harness/ready.py")

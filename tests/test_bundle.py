@@ -108,6 +108,8 @@ def test_the_bundle_carries_what_is_needed_and_no_more(made: tuple[Path, list]) 
     harness = names(out / "harness.tar.xz")
     assert {"plan.json", "tests/harness/suite.py", "evals/gdn_op/build.py"} <= harness
     assert "tests/patched/series_harness/plugin.py" in harness
+    assert {"evals/gdn.py", "series/errors.py"} <= harness
+    assert "series/git.py" not in harness
     assert not {"tests/harness/tree.py", "tests/conftest.py"} & harness
     assert [vars(piece) for piece in written] == index["pieces"]
     assert len(index["commit"]) == 40

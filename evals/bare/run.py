@@ -3,7 +3,8 @@
 
     python3 run.py unpack              check everything, unpack, say what is missing
     python3 run.py test [--op] [-- …]  the patched tree's kernel tests on the GPU
-    python3 run.py bench [NAME] [-- …] one of the tree's kernel benchmarks
+    python3 run.py bench [NAME] [--op] [-- …]
+                                       gdn, or one of the tree's kernel benchmarks
 
 Nothing is installed into the machine's Python. --op builds the tree's CUDA op first, so
 that it is compared with. What follows -- goes to pytest or to the benchmark.
@@ -160,10 +161,14 @@ def run_tests(folder: Path, args: list[str]) -> int:
 
 
 def run_bench(folder: Path, name: str, args: list[str]) -> int:
-    """One of the tree's kernel benchmarks."""
+    """evals/NAME.py, or else the tree's kernel benchmark of that name."""
     from tests.harness import environment, treerun
 
     script = folder / "tree/benchmarks/kernels" / f"{name}.py"
+    if name == "gdn":
+        script = folder / "evals/gdn.py"
+        op = os.environ.get("SERIES_HARNESS_OP")
+        args = [*(["--op", op] if op else []), *args]
     if not script.exists():
         there = sorted(path.stem for path in script.parent.glob("bench_*.py"))
         raise BundleError(f"no benchmark {name}; there are: {', '.join(there)}")
