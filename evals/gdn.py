@@ -302,6 +302,7 @@ def main(argv: Sequence[str]) -> int:
         record = {
             "bench": "gdn",
             "command": ["evals.gdn", *argv],
+            "date": machine.now(),
             "machine": facts,
             "options": asdict(options),
             "left_out": left_out,

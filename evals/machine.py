@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a measurement ran on: the GPU, the driver, the versions, the sources."""
 
+import datetime
 import hashlib
 import importlib.metadata
 import platform
@@ -14,6 +15,11 @@ from series.errors import SeriesError
 
 class NoGpuError(SeriesError):
     """There is nothing to measure on."""
+
+
+def now() -> str:
+    """The time, ISO 8601, UTC, to the second."""
+    return datetime.datetime.now(datetime.UTC).isoformat("T", "seconds")
 
 
 def version(distribution: str) -> str:

@@ -11,7 +11,6 @@ changes. evals/results/NAME.json is the only place where a figure lives.
 """
 
 import argparse
-import datetime
 import json
 import re
 import sys
@@ -26,6 +25,7 @@ if __name__ == "__main__":
     sys.path[0] = str(ROOT)
 
 from evals import cli  # noqa: E402
+from evals import machine as machine_facts  # noqa: E402
 from series.errors import Exit, SeriesError  # noqa: E402
 from series.git import make_repository  # noqa: E402
 from series.manifest import Manifest, load_manifest  # noqa: E402
@@ -147,7 +147,7 @@ def write(
         "name": name,
         "kind": kind,
         "command": list(command),
-        "date": date or datetime.datetime.now(datetime.UTC).isoformat("T", "seconds"),
+        "date": date or machine_facts.now(),
         "base": series.base,
         "patches": series.about(files),
         "files": dict(files),
