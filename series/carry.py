@@ -31,12 +31,14 @@ class Source:
         mail: Its file, read.
         before: The commit below it.
         commit: Its commit.
+        settled: What became of it on the way, where that decides it.
     """
 
     patch: Patch
     mail: Mail
     before: str
     commit: str
+    settled: "Step | None" = None
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ class Carrier:
 
     def carry(self, source: Source) -> Step:
         """Carry one patch; the tip moves on where it lands."""
-        step = self._carry(source)
+        step = source.settled or self._carry(source)
         if step.state in LANDED:
             self.tip = step.commit
         elif step.state in ("conflict", "skipped"):

@@ -4,17 +4,23 @@
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .adapt import folder_for
-from .carry import Carrier, Source
+from .carry import LANDED, Carrier, Source
 from .errors import SeriesError, UsageError
 from .evidence import History, require_probes
 from .git import Repository
 from .mail import ABSENT, Mail, read_mail
 from .manifest import Manifest
-from .releases import bring, release_named, release_store, require_release
+from .releases import (
+    bring,
+    known_releases,
+    release_named,
+    release_store,
+    require_release,
+)
 from .scratch import Scratch, scratch_over
 from .stack import build_stack
 from .target import Say, complete, find_base, require_sha1
@@ -113,10 +119,10 @@ def rebase_over(
         images = first_images(mails)
         touched = [path for path, (pre, _) in images.items() if pre != ABSENT]
         base = find_base(repo, manifest, touched, say).commit
+        stone = _stone(repo, manifest, onto)
         # A shallow clone has nothing below these.
-        (scratch.gitdir / "shallow").write_text(
-            "".join(f"{oid}\n" for oid in sorted({base, onto.commit}))
-        )
+        ends = {base, onto.commit, stone.commit if stone else base}
+        (scratch.gitdir / "shallow").write_text("".join(f"{o}\n" for o in sorted(ends)))
         require_base(scratch, base, mails)
         needed = set(blob_ids(scratch, base, list(images)).values())
         complete(repo, scratch.missing(sorted(needed)), say)
@@ -129,9 +135,42 @@ def rebase_over(
             )
         ]
         history = History(repo, base, onto.commit, say)
+        if stone and not anew:
+            there = replace(history, onto=stone.commit)
+            folder = folder_for(manifest, stone.name)
+            carrier = Carrier(scratch, stone.commit, folder, there, say)
+            sources = [_stepped(carrier, source, stone) for source in sources]
         folder = folder_for(manifest, onto.name)
         carrier = Carrier(scratch, onto.commit, folder, history, say, anew)
         yield Rebase(repo, scratch, base, onto, sources, carrier)
+
+
+def _stone(repo: Repository, manifest: Manifest, onto: Onto) -> Onto | None:
+    """The newest release between the pin and a later revision, to rebase by way of.
+
+    What was adapted to that release has less way to go from there than from the pin.
+    """
+    if release_named(manifest, onto.name):
+        return None
+    when = int(repo.line("show", "-s", "--format=%ct", onto.commit))
+    for pin in reversed(known_releases(manifest)):
+        if manifest.pin.date < pin.date and pin.date.timestamp() <= when:
+            commit = repo.resolve(f"refs/tags/{pin.tag}^{{commit}}")
+            if commit and commit != onto.commit:
+                return Onto(pin.tag, commit)
+    return None
+
+
+def _stepped(carrier: Carrier, source: Source, stone: Onto) -> Source:
+    """A patch as it lies on the stepping stone, or what became of it there."""
+    before = carrier.tip
+    step = carrier.carry(source)
+    if step.state in LANDED:
+        return replace(source, before=before, commit=step.commit)
+    if step.state in ("merged", "empty"):
+        evidence = f"{step.evidence} (at {stone.name})"
+        return replace(source, settled=replace(step, evidence=evidence))
+    return source
 
 
 def digest_series(mails: list[Mail]) -> str:
