@@ -249,6 +249,34 @@ def check(
 
 
 @app.command()
+def repin(
+    to: Annotated[str, typer.Argument(help="A recorded release, or its commit.")],
+    vllm: Annotated[
+        Path | None,
+        typer.Option("--vllm", help="A clone, to record all 40 digits of the commit."),
+    ] = None,
+    test: Annotated[
+        bool, typer.Option(help="Make the new tree and run its tests afterwards.")
+    ] = True,
+    as_json: Json = False,
+) -> None:
+    """Move the pin: rebase, export, series.toml and outcomes, in one change."""
+    with error_handler():
+        from series import progress, renew, report
+        from series.repin import repin as move_pin
+
+        series, build = SETTING.series, SETTING.build
+        done = move_pin(series, build, to, report.say, clone=vllm)
+        if as_json:
+            report.print_data(asdict(done))
+        else:
+            progress.print_repinned(done)
+        if test:
+            renew.renew(series, build, done.old)
+            renew.run_tests(HERE)
+
+
+@app.command()
 def readapt(release: Annotated[str, typer.Argument(help="The release.")]) -> None:
     """Make the adaptations to a release anew, after patches were amended."""
     with error_handler():

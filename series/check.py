@@ -14,7 +14,7 @@ from .expected import load_expected, unexpected
 from .git import Repository
 from .manifest import Manifest
 from .releases import known_releases, release_store
-from .sources import Onto, Rebase, find_onto, rebase_over
+from .sources import Onto, Rebase, find_onto, rebase_over, release_in
 from .target import Say
 
 
@@ -131,8 +131,7 @@ def _bases(
         known = [by_name[name] for name in onto]
     store = release_store(build, [manifest.pin, *known], say)
     for pin in known:
-        commit = store.line("rev-parse", f"refs/tags/{pin.tag}^{{commit}}")
-        yield store, Onto(pin.tag, commit)
+        yield store, release_in(store, pin)
 
 
 def _main_of(repo: Repository) -> str:

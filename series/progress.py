@@ -13,6 +13,7 @@ from .carry import LANDED
 from .errors import ConflictError
 from .matrix import step_lines
 from .onto import Progress
+from .repin import Repinned
 from .state import Session, State, sessions
 from .threeway import Clash
 
@@ -114,3 +115,20 @@ def print_waiting(build: Path) -> None:
         ]
         for line in lines:
             console.print(escape(line), soft_wrap=True)
+
+
+def print_repinned(done: Repinned) -> None:
+    """Print what moving the pin changed, the range-diff first."""
+    console = Console(highlight=False)
+    lines = [done.difference.rstrip("\n"), ""]
+    lines += [f"{step.file[:4]}  {step.state:<9} {step.title}" for step in done.steps]
+    lines += [f"wrote {name}" for name in (*done.written, *done.adapted)]
+    lines += [f"removed {name}" for name in done.removed]
+    lines.append(f"The pin is {done.new} ({done.commit}); it was {done.old}.")
+    if len(done.commit) < 40:
+        lines.append(
+            "Its commit is abbreviated: a clone (--vllm) would give all 40 digits."
+        )
+    lines.append("Nothing is committed: review it with `git diff patches`.")
+    for line in lines:
+        console.print(escape(line), soft_wrap=True)

@@ -20,7 +20,7 @@ from .mail import read_mail
 from .manifest import Manifest, load_manifest
 from .releases import release_store, require_release
 from .scratch import Scratch
-from .sources import Onto, Rebase, rebase_over
+from .sources import Rebase, rebase_over, release_in
 from .stack import commit_mail
 from .target import Say
 from .threeway import merge_patch
@@ -48,7 +48,7 @@ def readapt(series: Path, build: Path, name: str, say: Say) -> list[Path]:
     manifest = load_manifest(series)
     pin = require_release(manifest, name)
     store = release_store(build, [manifest.pin, pin], say)
-    onto = Onto(pin.tag, store.line("rev-parse", f"refs/tags/{pin.tag}^{{commit}}"))
+    onto = release_in(store, pin)
     folder = adapt.folder_for(manifest, onto.name)
     with rebase_over(store, manifest, onto, say) as new, scratch_folder() as aside:
         stale = _outdated(new, folder)

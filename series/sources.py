@@ -13,7 +13,7 @@ from .errors import SeriesError, UsageError
 from .evidence import History, require_probes
 from .git import Repository
 from .mail import ABSENT, Mail, read_mail
-from .manifest import Manifest
+from .manifest import Manifest, Pin
 from .releases import (
     bring,
     known_releases,
@@ -91,6 +91,11 @@ def find_onto(
         f"{name} is no revision of {where}, and no release of {manifest.path.name}.",
         "Name one of them; `git fetch` first where it is new.",
     )
+
+
+def release_in(store: Repository, pin: Pin) -> Onto:
+    """A release of build/releases.git."""
+    return Onto(pin.tag, store.line("rev-parse", f"refs/tags/{pin.tag}^{{commit}}"))
 
 
 @contextmanager
