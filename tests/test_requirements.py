@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
@@ -47,6 +48,12 @@ def test_what_runs_with_a_users_rights_is_pinned_by_hash(name: str) -> None:
     named = [entry for entry in entries if re.match(r"\S+==", entry)]
     assert len(named) == len(pinned(name))
     assert all("--hash=sha256:" in entry for entry in named)
+
+
+def test_what_the_project_depends_on_is_pinned() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    names = {re.split(r"[<>=~! ]", text)[0] for text in project["dependencies"]}
+    assert names <= set(pinned("apply"))
 
 
 def test_the_kernels_needs_are_a_part_of_the_test_environment() -> None:
