@@ -175,13 +175,18 @@ def regressions(
     worse = []
     for entry in (entry for entry in now if entry["in_use"]):
         key = key_of(entry)
-        for kind in ("vgpr_spills", "sgpr_spills", "scratch_bytes"):
+        for kind in ("vgpr_spills", "scratch_bytes"):
             if entry[kind]:
                 worse.append(f"{key}: {kind} {entry[kind]}")
         before = known.get(key)
         if before is None:
             worse.append(f"{key}: not recorded")
-        elif entry["occupancy"] < before["occupancy"]:
+            continue
+        # These go to lanes of a VGPR: no memory, but a cost that must not creep in.
+        if entry["sgpr_spills"] > before["sgpr_spills"]:
+            steps = f"{before['sgpr_spills']} to {entry['sgpr_spills']}"
+            worse.append(f"{key}: sgpr_spills {steps}")
+        if entry["occupancy"] < before["occupancy"]:
             steps = f"{before['occupancy']} to {entry['occupancy']}"
             worse.append(f"{key}: occupancy {steps}")
     return worse

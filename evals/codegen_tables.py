@@ -8,10 +8,12 @@ from evals import cli
 from evals.published import DOT_REGISTERS
 
 Entry = dict[str, Any]
+# To memory; to lanes of a VGPR.
+SPILLS = ("vgpr_spills", "sgpr_spills")
 
 
 def summary(entries: Sequence[Entry]) -> list[list[str]]:
-    """One line a target and kernel: how many configurations, and the worst of each."""
+    """One line a target and kernel: how many there are, how many spill, extremes."""
     groups: dict[tuple[str, str], list[Entry]] = {}
     for entry in entries:
         if entry["in_use"]:
@@ -19,7 +21,7 @@ def summary(entries: Sequence[Entry]) -> list[list[str]]:
             groups.setdefault(key, []).append(entry)
     lines = []
     for (target, kernel), same in groups.items():
-        spills = sum(entry["vgpr_spills"] + entry["sgpr_spills"] for entry in same)
+        spilling = [sum(e[kind] > 0 for e in same) for kind in SPILLS]
         registers = [entry["vgprs"] for entry in same]
         occupancy = [entry["occupancy"] for entry in same]
         wide = sum(entry["wide_loads"] == 0 for entry in same)
@@ -30,7 +32,7 @@ def summary(entries: Sequence[Entry]) -> list[list[str]]:
                 str(len(same)),
                 f"{min(registers)} to {max(registers)}",
                 str(max(entry["sgprs"] for entry in same)),
-                str(spills),
+                *map(str, spilling),
                 str(max(entry["lds_bytes"] for entry in same)),
                 f"{min(occupancy)} to {max(occupancy)}",
                 str(wide),
@@ -45,7 +47,8 @@ SUMMARY_COLUMNS = (
     "configurations",
     "VGPRs",
     "SGPRs",
-    "spills",
+    "spill VGPRs",
+    "spill SGPRs",
     "LDS bytes",
     "occupancy",
     "without wide loads",
@@ -67,7 +70,7 @@ def tiles(entries: Sequence[Entry]) -> list[list[str]]:
             str(tile),
             str(entry["config"]["num_warps"]),
             str(entry["vgprs"]),
-            str(entry["vgpr_spills"]),
+            *(str(entry[kind]) for kind in SPILLS),
             str(entry["lds_bytes"]),
             str(entry["occupancy"]),
             f"{entry['wide_loads']} of {entry['loads']}",
@@ -83,7 +86,8 @@ TILE_COLUMNS = (
     "tile",
     "warps",
     "VGPRs",
-    "spills",
+    "VGPR spills",
+    "SGPR spills",
     "LDS bytes",
     "occupancy",
     "wide loads",

@@ -1,102 +1,276 @@
 # SPDX-License-Identifier: Apache-2.0
-import json
-from dataclasses import replace
+"""Tables, plots and the page of synthetic records; the README against real ones."""
+
+import re
 from pathlib import Path
 
 import pytest
 
-from series import report
-from series.export import Exported
-from series.place import Outcome, Row
+pytest.importorskip("scipy", reason="the statistics need requirements/evals.txt")
+pytest.importorskip("matplotlib", reason="plots need requirements/evals.txt")
+pytest.importorskip("jinja2", reason="the page needs requirements/evals.txt")
 
-OUTCOME = Outcome(
-    branch="rocm-series",
-    base="a" * 40,
-    tip="b" * 40,
-    tree="c" * 40,
-    rows=(Row("0001-x.patch", "[x] T", "does [bold]it[/bold]", "d" * 40, 2, 30, 4),),
-    where=Path("/my clone/it's"),
-    bare=False,
-    moved=True,
-    switched=False,
-)
+from evals import codegen_tables, plots, record, report, stats, views
+from evals.record import Series
+
+ROOT = Path(__file__).resolve().parent.parent
+BASE = {"release": "0.32.0", "commit": "c" * 40, "tree": "d" * 40}
+SERIES = Series(BASE, {"0004-port.patch": "a" * 40}, {}, {"vllm/x.py": "b" * 40})
+CHANGED = Series(BASE, {"0004-port.patch": "e" * 40}, {}, {})
 
 
-def test_the_table_and_the_next_step(capsys: pytest.CaptureFixture[str]) -> None:
-    report.print_outcome(OUTCOME, own=False)
-    out = capsys.readouterr().out
-    row = next(line for line in out.splitlines() if line.startswith("0001"))
-    assert row.split() == ["0001", "d" * 12, "2", "30", "4", "does", "[bold]it[/bold]"]
-    assert "Applied: 1 patch on aaaaaaaaaaaa, branch rocm-series." in out
-    assert "not checked out" in out
-    assert """Next: git -C '/my clone/it'"'"'s' switch rocm-series""" in out
+def kept(name: str, kind: str, data: dict, **machine: str) -> record.Record:
+    return {
+        "name": name,
+        "kind": kind,
+        "command": [f"evals.{kind}", "--arms", "a b"],
+        "date": "2026-11-30T05:00:00+00:00",
+        "base": BASE,
+        "patches": {"0004-port.patch": "a" * 40},
+        "files": {"vllm/x.py": "b" * 40},
+        "machine": {"torch": "2.11.0", "triton": "3.6.0", **machine},
+        "data": data,
+    }
+
+
+def timed(values: dict[str, float]) -> dict:
+    runs = [(slot, values[slot.arm]) for slot in stats.plan([*values], 3)]
+    samples: dict[str, list[float]] = {name: [] for name in values}
+    for slot, value in runs:
+        samples[slot.arm].append(value)
+    first = next(iter(values))
+    compared = {
+        name: stats.compare(first, name, runs).as_dict() for name in [*values][1:]
+    }
+    return {"samples": samples, "compared": compared}
+
+
+def gdn_record() -> record.Record:
+    cases = []
+    for state in ("fp32", "bf16"):
+        for requests in (1, 8):
+            times = timed({"unfused": 30.0 * requests, "port": 7.25 * requests})
+            sweep = {"rule": [7.0, 7.0], "t8/w1": [6.5, 6.5], "t32": [9.0, 9.0]}
+            cases.append(
+                {
+                    "shape": "16x32",
+                    "state": state,
+                    "requests": requests,
+                    "floor_us": 2.5 * requests,
+                    "warm": timed({"unfused": 25.0 * requests, "port": 6.0 * requests}),
+                    "cold": times,
+                    "agreement": {"port": {"out": 2.1e-3, "state": 1e-7}},
+                    "kernels": {"port": {"_update": 1.0, "_norm": 1.0}},
+                    "sweep": {
+                        "samples": sweep,
+                        "chosen": 32,
+                        "best": "t8/w1",
+                        "rule_over_best": 7 / 6.5,
+                    },
+                }
+            )
+    data = {"options": {"bandwidth": 4.3e12}, "cases": cases}
+    return kept(
+        "gdn-h200", "gdn", data, device="NVIDIA H200", cuda="13.0", arch="sm_90"
+    )
+
+
+def codegen_record() -> record.Record:
+    def entry(**more: object) -> dict:
+        figures = ("vgprs", "sgprs", "vgpr_spills", "sgpr_spills", "lds_bytes")
+        return {
+            **dict.fromkeys((*figures, "occupancy", "loads", "wide_loads"), 8),
+            "target": "gfx1151",
+            "in_use": True,
+            **more,
+        }
+
+    plain = [
+        entry(
+            family="plain_dot",
+            kernel="_plain",
+            label=f"{count} a lane {dtype}",
+            config={},
+            in_use=False,
+            unpacks=1,
+            mixed_multiplies=0,
+            vgprs=2 * count,
+        )
+        for count in (32, 64, 128)
+        for dtype in ("bf16", "fp16")
+    ]
+    dot = {"K": 16384, "num_warps": 4}
+    tile = {"BV": 32, "num_warps": 4}
+    entries = [
+        *plain,
+        entry(family="tiny_dot", kernel="_tiny", label="K", config=dot, vgprs=98),
+        entry(family="gdn", kernel="_update", label="state fp32", config=tile),
+    ]
+    return kept("codegen", "codegen", {"entries": entries})
+
+
+def ab_record() -> record.Record:
+    values = {"unfused": 10.1, "port": 9.5, "control": 10.1}
+    slots = stats.plan([*values], 3)
+    runs = [
+        {"arm": slot.arm, "values": {"ms": values[slot.arm]}, "calls": {"port": 3.0}}
+        for slot in slots
+    ]
+    compared = {"ms": timed(values)["compared"]}
+    return kept("decode-h200", "ab", {"runs": runs, "compared": compared})
+
+
+def dot_record() -> record.Record:
+    one = {"k": 2048, "dtype": "bf16", "form": "gate", "kernels": {}}
+    times = timed({"blas": 4.98, "eager": 4.5, "triton": 1.3529})
+    return kept("dot-h200", "dot", {"cases": [{**one, "warm": times}]})
+
+
+RECORDS = [gdn_record(), codegen_record(), ab_record(), dot_record()]
+
+
+def found(series: Series = SERIES) -> dict[str, views.Table]:
+    return {t.name: t for one in RECORDS for t in views.tables(one, series)}
+
+
+def test_every_kind_of_record_becomes_tables() -> None:
+    tables = found()
+    assert set(tables) >= {
+        "gdn-h200",
+        "gdn-h200:verdicts",
+        "gdn-h200:sweep",
+        "gdn-h200:launches",
+        "gdn-h200:agreement",
+        "codegen",
+        "codegen:tiles",
+        "codegen:elements",
+        "decode-h200",
+        "decode-h200:calls",
+        "dot-h200",
+    }
+    assert "dot-h200:cold" not in tables
+    for table in tables.values():
+        assert table.rows
+        assert all(len(row) == len(table.columns) for row in table.rows), table.name
+
+
+def test_tables_hold_the_records_figures() -> None:
+    tables = found()
+    assert list(tables["gdn-h200"].rows[1]) == [
+        *("16x32", "fp32", "8", "200.0 / 240.0", "48.0 / 58.0", "20.0")
+    ]
+    verdict = tables["gdn-h200:verdicts"].rows[0][1]
+    assert verdict == "FASTER 0.242 (0.242 to 0.242)"
+    assert tables["gdn-h200:sweep"].rows[0][-1] == "1.077"
+    assert tables["dot-h200"].rows[0][:6] == [
+        *("gate", "bf16", "2048", "4.98", "4.50", "1.35")
+    ]
+    shown = tables["decode-h200"].rows
+    assert shown[1][:2] == ["ms", "port"]
+    assert shown[1][-1].startswith("FASTER 0.941")
+    assert shown[2][-1].startswith("SAME 1.000")
+
+
+def test_markdown_is_a_table_with_its_source() -> None:
+    text = found()["gdn-h200:agreement"].markdown()
+    lines = text.splitlines()
+    assert lines[0] == "| arm | state | output, 2-norm | state, largest |"
+    assert lines[1] == "| --- | ---: | ---: | ---: |"
+    assert lines[2] == "| port | fp32 | 2.1e-03 | 1.0e-07 |"
+    assert lines[-1].startswith("2026-11-30, NVIDIA H200, CUDA 13.0, torch 2.11.0")
+    assert "patches 0004 on 0.32.0; gdn-h200.json" in lines[-1]
+    assert "**Stale: 0004 has changed.**" in found(CHANGED)["codegen"].markdown()
+
+
+README = """# Title
+
+<!-- table:gdn-h200:agreement -->
+old
+<!-- /table -->
+
+between
+
+<!-- table:codegen -->
+<!-- /table -->
+end
+"""
+
+
+def test_the_readme_gets_its_tables_and_keeps_the_rest() -> None:
+    once = report.readme_text(README, found())
+    assert "old" not in once
+    assert once.startswith("# Title\n\n<!-- table:gdn-h200:agreement -->\n| arm |")
+    assert "\n\nbetween\n\n" in once
+    assert once.endswith("<!-- /table -->\nend\n")
+    assert report.readme_text(once, found()) == once
+    assert report.readme_text(once, found(CHANGED)) != once
 
 
 @pytest.mark.parametrize(
-    ("changes", "own", "words"),
+    ("text", "says"),
     [
-        ({}, True, "make test"),
-        ({"switched": True}, False, "make test VLLM='/my clone"),
-        ({"bare": True}, False, "worktree add ../rocm-series rocm-series"),
+        ("<!-- table:none -->\n<!-- /table -->\n", "no record has the table none"),
+        ("<!-- table:codegen -->\n", "no end"),
+        (
+            "<!-- table:codegen -->\n<!-- table:codegen -->\n<!-- /table -->\n",
+            "no end",
+        ),
     ],
 )
-def test_next_steps(changes: dict, own: bool, words: str) -> None:
-    assert words in report.next_step(replace(OUTCOME, **changes), own=own)
+def test_a_readme_that_asks_for_what_is_not_there(text: str, says: str) -> None:
+    with pytest.raises(report.ReportError, match=says):
+        report.readme_text(text, found())
 
 
-def test_a_second_run_and_what_was_saved(capsys: pytest.CaptureFixture[str]) -> None:
-    done = replace(
-        OUTCOME,
-        moved=False,
-        switched=True,
-        saved=("refs/x",),
-        rows=(),
-        fetched="origin",
-        edited=3,
-    )
-    report.print_outcome(done, own=True)
-    out = capsys.readouterr().out
-    assert "Already applied, nothing to do: 0 patches" in out
-    assert ", checked out." in out
-    assert "kept as refs/x" in out
-    assert "The base was fetched from origin." in out
-    assert "3 files there are edited, not committed." in out
-    assert report.outcome_data(done, own=True)["state"] == "already applied"
+def test_plots_show_every_line_and_are_reproducible() -> None:
+    for one in RECORDS:
+        made = plots.plots(one["kind"], one["data"])
+        assert made == plots.plots(one["kind"], one["data"])
+        for title, svg in made:
+            assert title
+            assert svg.startswith("<svg")
+    (_, requests), (_, sweep) = plots.plots("gdn", RECORDS[0]["data"])
+    for word in ("unfused", "port", "memory floor", "16x32, state bf16"):
+        assert word in requests
+    assert "t8/w1" in sweep
+    ((_, registers),) = plots.plots("codegen", RECORDS[1]["data"])
+    assert "published" in registers
+    assert "patch 0002" in registers
+    ((_, ratios),) = plots.plots("ab", RECORDS[2]["data"])
+    assert "ms: port" in ratios
 
 
-def test_data_is_json(capsys: pytest.CaptureFixture[str]) -> None:
-    report.print_data(report.outcome_data(OUTCOME, own=False))
-    data = json.loads(capsys.readouterr().out)
-    assert data["patches"][0]["commit"] == "d" * 40
-    assert data["where"] == "/my clone/it's"
+def test_the_page_has_all_records_and_says_what_is_stale() -> None:
+    html = report.page(RECORDS, SERIES)
+    assert html.count("<section") == len(RECORDS)
+    assert html.count("<svg") == 4
+    assert "58.0" in html
+    assert "Stale" not in html
+    assert "evals.gdn --arms &#39;a b&#39;" in html
+    assert "Nothing here ran on AMD hardware" in html
+    assert report.page(RECORDS, CHANGED).count("Stale: 0004 has changed") == 4
+    assert "There is no record yet" in report.page([], SERIES)
 
 
-def test_what_an_export_says(capsys: pytest.CaptureFixture[str]) -> None:
-    nothing = Exported("rocm-series", "b" * 40, (), (), (), "c" * 40, "")
-    report.print_export(nothing)
-    assert "nothing to do" in capsys.readouterr().out
-    done = replace(
-        nothing,
-        written=("0002-y.patch",),
-        removed=("0002-x.patch",),
-        new=("0002-y.patch",),
-        tree="",
-        note="symbols",
-    )
-    report.print_export(done)
-    out = capsys.readouterr().out
-    for words in (
-        "wrote 0002-y.patch",
-        "removed 0002-x.patch",
-        "0002-y.patch is new: fill in purpose",
-        "tree id is not recorded",
-        "`apply` will refuse it: symbols",
+def test_a_record_from_amd_hardware_is_told() -> None:
+    one = kept("dot", "dot", {"cases": []}, arch="gfx1151", device="Radeon 8060S")
+    assert report.amd_note([one]) == "Measured on AMD hardware: Radeon 8060S."
+
+
+def test_the_readmes_tables_are_those_of_the_records() -> None:
+    text = (ROOT / "README.md").read_text() if (ROOT / "README.md").exists() else ""
+    if not re.search(r"<!-- table:", text):
+        pytest.skip("README.md has no tables yet")
+    series = record.current()
+    real = {t.name: t for one in record.load_all() for t in views.tables(one, series)}
+    assert report.readme_text(text, real) == text, "python -m evals.report --readme"
+
+
+def test_column_counts_of_the_cross_compilation() -> None:
+    entries = RECORDS[1]["data"]["entries"]
+    for make, columns in (
+        (codegen_tables.summary, codegen_tables.SUMMARY_COLUMNS),
+        (codegen_tables.tiles, codegen_tables.TILE_COLUMNS),
+        (codegen_tables.elements, codegen_tables.ELEMENT_COLUMNS),
     ):
-        assert words in out
-
-
-def test_progress_goes_to_the_other_stream(capsys: pytest.CaptureFixture[str]) -> None:
-    report.say("[red]fetching[/red]")
-    streams = capsys.readouterr()
-    assert streams.out == ""
-    assert streams.err == "[red]fetching[/red]\n"
+        assert all(len(line) == len(columns) for line in make(entries))
