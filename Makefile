@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help apply test check export bench codegen bundle clean
+.PHONY: help apply test check export bench codegen report bundle clean
 
 # Only what stands on make's own command line counts: PYTHON or VLLM in the environment
 # may mean something else. make exports those, so "$$NAME" keeps any character.
@@ -45,6 +45,10 @@ bench: ## time a kernel on the GPU: OP=dot or OP=gdn
 codegen: ## cross-compile the kernels for AMD GPUs: registers, spills, LDS; needs no GPU
 	$(environment) test
 	@$(python) evals/codegen.py $(ARGS)
+
+report: ## write the page of all records, build/report/index.html; needs no GPU
+	$(environment) evals
+	@$(python) evals/report.py $(ARGS)
 
 bundle: ## pack the patched tree for a GPU machine without vLLM or network
 	$(environment) apply

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times one of the series' kernels on this machine's GPU: `make bench OP=dot|gdn`.
 
-dot runs the patched tree's benchmarks/kernels/bench_tiny_dot.py, gdn this repository's
-evals/gdn.py, each in the interpreter whose torch sees the GPU, on build/vllm or on the
-series branch of a clone. What follows -- goes to the benchmark.
+dot runs evals/dot.py, gdn evals/gdn.py, each in the interpreter whose torch sees the
+GPU, on build/vllm or on the series branch of a clone. What follows -- goes to the
+benchmark.
 """
 
 import argparse
@@ -27,20 +27,8 @@ from tests.harness.ready import ready  # noqa: E402
 
 CACHE = ROOT / "build/test"
 HARNESS = ROOT / "tests/patched"
-
-
-def script(op: str, plan: Plan) -> Path:
-    """The benchmark of an op.
-
-    Raises:
-        SeriesError: The tree holds none: the patch that adds it is not in it.
-    """
-    if op == "gdn":
-        return ROOT / "evals/gdn.py"
-    path = plan.path / "benchmarks/kernels/bench_tiny_dot.py"
-    if not path.exists():
-        raise SeriesError(f"{path} is not there.", "Run make apply.")
-    return path
+NEEDS = ("numpy", "rich", "scipy")
+SCRIPTS = {"dot": "evals/dot.py", "gdn": "evals/gdn.py"}
 
 
 def variables(plan: Plan, found: Environment) -> dict[str, str]:
@@ -55,20 +43,20 @@ def variables(plan: Plan, found: Environment) -> dict[str, str]:
 def main(argv: Sequence[str]) -> int:
     """Runs the command; returns the benchmark's exit code."""
     parser = argparse.ArgumentParser(prog="evals/bench.py", allow_abbrev=False)
-    parser.add_argument("op", choices=["dot", "gdn"])
+    parser.add_argument("op", choices=[*SCRIPTS])
     parser.add_argument("--vllm", type=Path, help="a clone with the series branch")
     parser.add_argument("--python", default=sys.executable, help="an interpreter")
     at = argv.index("--") if "--" in argv else len(argv)
     options = parser.parse_args(argv[:at])
     manifest = load_manifest(ROOT / "patches/series.toml")
     plan = tree.planned(ROOT, options.vllm, manifest, CACHE / "trees")
-    found = ready(options.python, [])
+    found = ready(options.python, NEEDS)
     if not found.gpu:
         raise SeriesError(
             f"{options.python} sees no GPU: there is nothing to measure.",
             "Name an interpreter whose torch sees it: PYTHON=path/to/python3",
         )
-    call = [options.python, str(script(options.op, plan)), *argv[at + 1 :]]
+    call = [options.python, str(ROOT / SCRIPTS[options.op]), *argv[at + 1 :]]
     print(f"{plan.path} at {plan.commit[:12]} on {found.device}", flush=True)
     return subprocess.run(call, cwd=os.getcwd(), env=variables(plan, found)).returncode
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes .venv and brings it to one of four levels: apply, own, lint, test.
+"""Makes .venv and brings it to a level: apply, evals, own, lint, test.
 
     python3 requirements/environment.py test
 
@@ -19,13 +19,15 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(HERE)
 STEPS = {
     "apply": ["apply"],
-    "own": ["apply", "own"],
+    "evals": ["apply", "evals"],
+    "own": ["apply", "own", "evals"],
     "lint": ["apply", "lint"],
     # torch before the rest: packages of test.txt would else choose the triton.
-    "test": ["apply", "own", "torch", "triton", "test"],
+    "test": ["apply", "own", "evals", "torch", "triton", "test"],
 }
 SAYS = {
     "apply": "what the series needs: 28 packages, 6 MB, 60 MB on disk",
+    "evals": "what measuring needs: 15 packages, 74 MB, 240 MB on disk",
     "own": "pytest and hypothesis: 6 packages, 2 MB",
     "lint": "ruff and mypy: 8 packages, 27 MB, 90 MB on disk",
     "torch": """what the patched tree's tests run in, torch 2.13.0 and 149 packages:

@@ -39,16 +39,17 @@ def interpreter(tmp_path: Path) -> Interpreter:
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     root = tmp_path / "repository"
     vllm = root / "build/vllm"
-    for folder in (root / "patches", root / "evals", vllm / "benchmarks/kernels"):
+    for folder in (root / "patches", root / "evals", vllm):
         folder.mkdir(parents=True)
     git(vllm, "init", "-q", "-b", "rocm-series")
     (vllm / "README").write_text("")
     pin = commit(vllm, "The release")
-    (vllm / "benchmarks/kernels/bench_tiny_dot.py").write_text(RECORD)
+    (vllm / "README").write_text("some")
     commit(vllm, "Eager")
     (vllm / "README").write_text("more")
     commit(vllm, "Kernel")
-    (root / "evals/gdn.py").write_text(RECORD)
+    for name in bench.SCRIPTS.values():
+        (root / name).write_text(RECORD)
     for name in ("0001-eager", "0002-kernel"):
         (root / f"patches/{name}.patch").write_text("")
     text = SERIES_TOML.format(pin=pin, sha256="0" * 64)
@@ -81,14 +82,6 @@ def test_no_gpu_is_said_and_measures_nothing(
     out, err = capfd.readouterr()
     assert "sees no GPU: there is nothing to measure" in err
     assert out == ""
-
-
-def test_a_tree_without_the_benchmark(
-    root: Path, interpreter: Interpreter, capfd: pytest.CaptureFixture
-) -> None:
-    (root / "build/vllm/benchmarks/kernels/bench_tiny_dot.py").unlink()
-    assert guarded(bench.main, ["dot", "--python", str(interpreter.path)]) == 1
-    assert "bench_tiny_dot.py is not there" in capfd.readouterr().err
 
 
 def test_the_stand_in_reaches_every_process(tmp_path: Path) -> None:
