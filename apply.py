@@ -249,6 +249,34 @@ def check(
 
 
 @app.command()
+def pr(
+    name: Annotated[str, typer.Argument(help="A change set of series.toml.")],
+    vllm: Vllm = None,
+    onto: Annotated[
+        str | None,
+        typer.Option("--onto", help="The newest upstream; left out, the pin."),
+    ] = None,
+    anyway: Annotated[
+        bool, typer.Option("--anyway", help="Though it looks merged or covered.")
+    ] = False,
+    lint: Annotated[bool, typer.Option(help="Run upstream's linters.")] = True,
+    as_json: Json = False,
+) -> None:
+    """Make a change set ready for upstream: branch, patches, body; never pushes."""
+    with error_handler():
+        from series import progress, report
+        from series.submit import submit
+
+        results = HERE / "evals" / "results"
+        words = (SETTING.series, SETTING.build, name, results, report.say)
+        made = submit(*words, vllm=vllm, onto=onto, anyway=anyway, lint=lint)
+        if as_json:
+            report.print_data(asdict(made))
+        else:
+            progress.print_submission(made)
+
+
+@app.command()
 def repin(
     to: Annotated[str, typer.Argument(help="A recorded release, or its commit.")],
     vllm: Annotated[

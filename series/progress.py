@@ -15,6 +15,7 @@ from .matrix import step_lines
 from .onto import Progress
 from .repin import Repinned
 from .state import Session, State, sessions
+from .submit import Submission
 from .threeway import Clash
 
 _SHOWN = 12
@@ -130,5 +131,23 @@ def print_repinned(done: Repinned) -> None:
             "Its commit is abbreviated: a clone (--vllm) would give all 40 digits."
         )
     lines.append("Nothing is committed: review it with `git diff patches`.")
+    for line in lines:
+        console.print(escape(line), soft_wrap=True)
+
+
+def print_submission(made: Submission) -> None:
+    """Print what was made for upstream, and what a person does with it."""
+    console = Console(highlight=False)
+    lines = [f"{step.file[:4]}  {step.state:<9} {step.title}" for step in made.steps]
+    lines += [f"told in the body: {why}" for why in made.refusals]
+    lines.append(f"Branch {made.branch} at {made.tip[:12]}, on {made.base}.")
+    lines.append(f"Cover letter, patches and body: {made.folder}")
+    lines += [f"linters {line}" for line in made.lints]
+    lines += [f"not measured: {what}" for what in made.missing]
+    lines += ["Look for the same work first:", *(f"  {line}" for line in made.check)]
+    lines += [
+        "Read every line, run the tests, then send it yourself:",
+        *(f"  {line}" for line in made.send),
+    ]
     for line in lines:
         console.print(escape(line), soft_wrap=True)
