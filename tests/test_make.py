@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+GIVEN = ("VLLM", "PYTHON", "SWITCH", "OUT", "OP", "ARGS")
 RECORDER = """\
 import json, sys
 with open({log!r}, "a") as file:
@@ -41,31 +42,39 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def make(folder: Path, *words: str, **env: str) -> list[list[str]]:
-    """Runs make there from elsewhere; returns the calls it made."""
-    inherited = {
-        name: value for name, value in os.environ.items() if not name.startswith("MAKE")
+def run_make(folder: Path, *words: str, **env: str) -> str:
+    """Runs make there from elsewhere; returns what it printed."""
+    # These tests run under make themselves: its flags are not for them.
+    clean = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("MAKE", "MFLAGS")) and name not in GIVEN
     }
     done = subprocess.run(
         ["make", "--no-print-directory", "-C", str(folder), *words],
-        env={**inherited, **env},
+        env={**clean, **env},
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def make(folder: Path, *words: str, **env: str) -> list[list[str]]:
+    """Runs make there; returns the calls it made."""
+    run_make(folder, *words, **env)
     log = folder / "log"
     return [json.loads(line) for line in log.read_text().splitlines()]
 
 
 def test_make_alone_prints_a_line_for_every_target(project: Path) -> None:
-    done = subprocess.run(["make"], cwd=project, capture_output=True, text=True)
-    assert done.returncode == 0
+    out = run_make(project)
     text = (project / "Makefile").read_text()
     phony = re.search(r"^\.PHONY: (.*)$", text, re.M)
     assert phony is not None
-    printed = [line.split()[0] for line in done.stdout.splitlines()[:-1]]
+    printed = [line.split()[0] for line in out.splitlines()[:-1]]
     assert sorted(printed) == sorted(phony[1].split())
-    assert all(len(line.split()) > 1 for line in done.stdout.splitlines())
+    assert all(len(line.split()) > 1 for line in out.splitlines())
 
 
 @pytest.mark.parametrize("path", ["plain", "with space", "it's", 'a "quote"', "é;ls"])
