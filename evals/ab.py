@@ -11,13 +11,13 @@ by the variable AB_RESULT), with a JSON object:
 
 values are numbers above zero, smaller being better unless --higher names them; with
 one metric, {"value": 9.71} will do. calls say how often it ran what; --ran and --idle
-hold an arm to them. "machine" and "sources" may be told too, and are kept.
+hold an arm to them. "machine", "sources" and "notes" may be told too, and are kept.
 
 Arms run in mirrored blocks, so that each is first as often as last, after a cool-down
 where there is a sensor. The first arm runs once more under the name of control: where
-that is not the same as itself, no other verdict counts. Each finished run is kept at
-once: Ctrl-C loses the running one alone, and --resume goes on. Exit codes: 0 verdicts
-reached, 1 void, refused or a control that differs, 130 interrupted.
+that differs from itself by more than the margin, no other verdict counts. Each finished
+run is kept at once: Ctrl-C loses the running one alone, and --resume goes on. Exit
+codes: 0 verdicts reached, 1 void, refused or a control that differs, 130 interrupted.
 """
 
 import argparse
@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parent.parent
 if __name__ == "__main__":
     sys.path[0] = str(ROOT)
 
-from evals import arms, cli, cooling, sensors, stats  # noqa: E402
+from evals import arms, cli, cooling, machine, sensors, stats  # noqa: E402
 from evals.arms import Arm  # noqa: E402
 from evals.journal import Journal  # noqa: E402
 from series.errors import Exit, SeriesError, UsageError  # noqa: E402
@@ -152,6 +152,7 @@ def run_all(
                 "arm": slot.arm,
                 "values": outcome.values,
                 "calls": outcome.calls,
+                "notes": outcome.notes,
                 "facts": outcome.facts,
                 "seconds": time.monotonic() - start,
                 "before": before,
@@ -211,13 +212,21 @@ def same_facts(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def judge(
-    result: Mapping[str, Mapping[str, stats.Comparison]], unchanged: Sequence[str]
+    result: Mapping[str, Mapping[str, stats.Comparison]],
+    unchanged: Sequence[str],
+    margin: float = stats.MARGIN,
 ) -> list[str]:
-    """Why the verdicts do not count; empty where they do."""
+    """Why the verdicts do not count; empty where they do.
+
+    Args:
+        result: Comparisons by metric and arm.
+        unchanged: Metrics that no arm may change.
+        margin: A control differs where its whole interval is further from 1 than this.
+    """
     problems = []
     for metric, by_arm in result.items():
         for name, one in by_arm.items():
-            differs = one.verdict in (stats.Verdict.FASTER, stats.Verdict.SLOWER)
+            differs = one.high < 1 - margin or one.low > 1 + margin
             if one.verdict is stats.Verdict.REFUSED:
                 problems.append(f"{metric}: {name}: {one.reason}")
             elif name == CONTROL and differs:
@@ -248,8 +257,13 @@ def show(
     cli.show(f"{len(runs)} runs", columns, lines)
 
 
-def main(argv: Sequence[str]) -> int:
-    """Runs the comparison; returns its exit code."""
+def main(argv: Sequence[str], command: Sequence[str] = ()) -> int:
+    """Runs the comparison; returns its exit code.
+
+    Args:
+        argv: The words of the call.
+        command: What the record calls it, where another command made those words.
+    """
     args = parse(argv)
     found = arms_of(args)
     slots = stats.plan([arm.name for arm in found], args.blocks, args.order, args.seed)
@@ -273,10 +287,11 @@ def main(argv: Sequence[str]) -> int:
     runs = journal.runs
     result = comparisons(runs, slots, args)
     show(result, runs)
-    problems = judge(result, args.unchanged)
+    problems = judge(result, args.unchanged, args.margin)
     report = {
         "bench": "ab",
-        "command": ["evals.ab", *argv],
+        "command": list(command) or ["evals.ab", *argv],
+        "date": machine.now(),
         **same_facts(runs),
         "plan": plan,
         "sensor": sensor.source,

@@ -50,11 +50,13 @@ class Outcome:
         values: What it measured, by metric.
         calls: How often it called what, by name.
         facts: The machine and the measured files, where it tells them.
+        notes: Whatever else it tells, to be kept as it is.
     """
 
     values: dict[str, float]
     calls: dict[str, float]
     facts: dict[str, Any]
+    notes: dict[str, Any] = field(default_factory=dict)
 
 
 def parse(text: str, name: str) -> Outcome:
@@ -92,6 +94,7 @@ def parse(text: str, name: str) -> Outcome:
         {key: float(value) for key, value in values.items()},
         {str(key): float(value) for key, value in said.get("calls", {}).items()},
         {key: said[key] for key in ("machine", "sources") if key in said},
+        dict(said.get("notes", {})),
     )
 
 

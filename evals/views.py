@@ -187,6 +187,28 @@ def ab_calls(data: dict[str, Any]) -> View:
     return "calls of a run by arm", ["arm", *names], rows
 
 
+def ab_steps(data: dict[str, Any]) -> View:
+    """Launches and device time of a decode step by kind, from each arm's first run."""
+    first: dict[str, dict[str, Any]] = {}
+    for run in data["runs"]:
+        first.setdefault(run["arm"], run.get("notes", {}))
+    rows, kinds = [], []
+    for arm, notes in first.items():
+        for name, note in notes.items():
+            if not (isinstance(note, dict) and "launches" in note):
+                continue
+            kinds = [*note["launches"]]
+            cells = [
+                f"{note['launches'][kind]:.0f} / {note['device_us'][kind] / 1e3:.3f}"
+                for kind in kinds
+            ]
+            total = sum(note["launches"].values())
+            ms = sum(note["device_us"].values()) / 1e3
+            rows.append([name, arm, *cells, f"{total:.0f} / {ms:.3f}"])
+    rows.sort(key=lambda row: row[0])
+    return "launches / device ms of a step by kind", ["", "arm", *kinds, "all"], rows
+
+
 VIEWS: dict[str, dict[str, Callable[[dict[str, Any]], View]]] = {
     "gdn": {
         "": gdn_times,
@@ -196,7 +218,7 @@ VIEWS: dict[str, dict[str, Callable[[dict[str, Any]], View]]] = {
         "agreement": gdn_agreement,
     },
     "dot": {"": dot_times, "cold": lambda data: dot_times(data, "cold")},
-    "ab": {"": ab_metrics, "calls": ab_calls},
+    "ab": {"": ab_metrics, "calls": ab_calls, "steps": ab_steps},
     "codegen": {
         "": lambda data: (
             "every configuration in use, cross-compiled",

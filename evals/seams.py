@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Forces an arm inside the engine, at the seams that the patches leave, on any GPU."""
+
+import importlib
+import os
+from typing import Any
+
+from evals.vllm_tree import TreeError
+
+GDN_LAYER = "vllm.model_executor.layers.mamba.gdn.qwen_gdn_linear_attn"
+GATE = "vllm.model_executor.layers.shared_expert_gate"
+GATE_CALLER = "vllm.model_executor.models.qwen2_moe"
+LINEAR = "vllm.model_executor.layers.utils"
+GDN_ARMS = {
+    "unfused": "GDN_DECODE_UNFUSED",
+    "port": "GDN_DECODE_TRITON_PORT",
+    "cuda_op": "GDN_DECODE_CUDA_OP",
+}
+"""By arm: the constant of the layer's module that names its kernel."""
+
+
+def _module(name: str, *needed: str) -> Any:
+    """A module of the tree that has what a seam needs.
+
+    Raises:
+        TreeError: The tree lacks the patch that leaves the seam.
+    """
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise TreeError(f"the tree has no {error.name}: apply the series.") from error
+    missing = [word for word in needed if not hasattr(module, word)]
+    if missing:
+        raise TreeError(f"{name} has no {', '.join(missing)}: apply the series.")
+    return module
+
+
+def force_gdn(arm: str) -> None:
+    """Lets every GDN layer that is built afterwards decode with one implementation.
+
+    Args:
+        arm: One of GDN_ARMS.
+
+    Raises:
+        TreeError: The tree lacks patch 0004.
+    """
+    # Set, it would be a user's choice, which the layer must honour before the seam.
+    os.environ.pop("VLLM_GDN_DECODE_KERNEL", None)
+    layer = _module(GDN_LAYER, "select_gdn_decode_kernel", *GDN_ARMS.values())
+    kernel = getattr(layer, GDN_ARMS[arm])
+    reason = "the measurement asks for it" if arm == "unfused" else None
+    layer.select_gdn_decode_kernel = lambda *_: (kernel, reason)
+
+
+def force_gate(on: bool) -> None:
+    """Lets every shared-expert gate take the tiny dot, or none, whatever the GPU is.
+
+    Args:
+        on: Whether the patches 0001 to 0003 act.
+
+    Raises:
+        TreeError: The tree lacks them.
+    """
+    caller = _module(GATE_CALLER, "can_fuse_shared_expert_gate")
+    gate = _module(GATE, "rocm_unquantized_gemm_impl")
+    linear = _module(LINEAR, "_is_tiny_dot")
+    caller.can_fuse_shared_expert_gate = lambda *_: on
+    if not on:
+        linear._is_tiny_dot = gate._is_tiny_dot = lambda *_: False
+        return
+    import torch
+
+    if torch.version.hip is None:
+        # Of many tokens the op asks ROCm's linear, which CUDA builds cannot run.
+        gate.rocm_unquantized_gemm_impl = torch.nn.functional.linear
