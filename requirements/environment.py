@@ -26,7 +26,7 @@ STEPS = {
     "test": ["apply", "own", "evals", "torch", "triton", "test"],
 }
 SAYS = {
-    "apply": "what the series needs: 28 packages, 6 MB, 60 MB on disk",
+    "apply": "what the series needs: 27 packages, 6 MB, 60 MB on disk",
     "evals": "what measuring needs: 15 packages, 74 MB, 240 MB on disk",
     "own": "pytest and hypothesis: 6 packages, 2 MB",
     "lint": "ruff and mypy: 8 packages, 27 MB, 90 MB on disk",
