@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from evals import crosscompile, plain_dot
+from evals import crosscompile, plain_dot, vllm_tree
 
 DOT = "vllm.model_executor.layers.tiny_dot"
 GDN = "vllm.model_executor.layers.mamba.ops.gdn_decode_mtp"
@@ -187,10 +187,13 @@ def gdn_cases(arch: str) -> Iterator[Case]:
 
 
 def cases(arch: str, slow: bool = False) -> Iterator[Case]:
-    """Every case of a target. Kernels of later patches: a line here each."""
+    """Every case of a target, of the kernels that the tree has."""
     yield from plain_cases(arch, slow)
-    yield from dot_cases(arch)
-    yield from gdn_cases(arch)
+    # Kernels of later patches: two lines here each.
+    if vllm_tree.has(DOT):
+        yield from dot_cases(arch)
+    if vllm_tree.has(GDN):
+        yield from gdn_cases(arch)
 
 
 FILES = {

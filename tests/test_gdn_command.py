@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The whole GDN benchmark on a stand-in GPU: what it writes, and what voids it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the benchmark's inputs are torch tensors")
+pytest.importorskip("scipy", reason="the statistics need requirements/evals.txt")
+
+from evals import cli, gdn, gdn_arms, gdn_case, machine, replay, sensors  # noqa: E402
+from evals import vllm_tree as tree  # noqa: E402
+from evals.gdn_arms import Arm  # noqa: E402
+from evals.gdn_case import Buffers, Case  # noqa: E402
+
+US = {"unfused": 29.0, "port": 8.0}
+WORDS = ["--shapes", "1x2", "--states", "fp32", "--requests", "1,2", "--tokens", "2"]
+
+
+class Graph:
+    """Stands for a captured graph: remembers its arm and how it was made."""
+
+    def __init__(self, arm: str, sets: int, calls: int) -> None:
+        self.arm, self.sets, self.calls = arm, sets, calls
+
+
+class Gpu:
+    """What the benchmark would do on a GPU, played with the reference itself.
+
+    Attributes:
+        arms: The arms that are there.
+        ran: Kernels per call by arm.
+        log: Graphs that were captured, and arms that were sampled or profiled.
+    """
+
+    def __init__(self) -> None:
+        self.log: list[tuple[str, str, int]] = []
+        self.ran = {"unfused": {"old": 1.0, "copy": 7.0}, "port": {"new": 1.0}}
+        self.arms = {
+            "unfused": Arm("unfused", self.call("unfused"), {"^old": 1}, alone=False),
+            "port": Arm("port", self.call("port"), {"^new": 1}),
+        }
+        self.wrong = ""
+
+    def call(self, arm: str) -> Callable[[Buffers], torch.Tensor]:
+        def run(d: Buffers) -> torch.Tensor:
+            case = Case((1, 2), "fp32", len(d["num_accepted_tokens"]), 2)
+            outputs, states = gdn_case.reference(case, d)
+            d["state"][d["state_indices"].long()] = states.float()
+            d["out"].copy_(outputs.reshape(d["out"].shape))
+            return d["out"] * (2 if self.wrong == arm else 1)
+
+        run.arm = arm  # type: ignore[attr-defined]
+        return run
+
+    def capture(self, call, sets, calls, sample_ms) -> Graph:
+        self.log.append(("capture", call.arm, len(sets)))
+        return Graph(call.arm, len(sets), calls)
+
+    def sample(self, graph: Graph) -> float:
+        self.log.append(("sample", graph.arm, graph.sets))
+        return US[graph.arm] * (1.1 if graph.sets > 1 else 1.0)
+
+    def kernels(self, graph: Graph) -> dict[str, float]:
+        self.log.append(("profile", graph.arm, graph.sets))
+        return {name: n * graph.calls for name, n in self.ran[graph.arm].items()}
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Gpu:
+    played, make = Gpu(), gdn_case.make
+    source = tmp_path / (gdn_arms.PORT.replace(".", "/") + ".py")
+    source.parent.mkdir(parents=True)
+    source.write_text("")
+    facts = {"device": "a card", "torch": "2", "triton": "3"}
+    for module, name, value in (
+        (machine, "require_gpu", lambda: None),
+        (machine, "gpu_facts", lambda sensor: facts),
+        (tree, "prepare", lambda: tmp_path),
+        (gdn_arms, "available", lambda op, other: (played.arms, ["merged: no"])),
+        (gdn_case, "make", lambda case, device, seed: make(case, "cpu", seed)),
+        (replay, "capture", played.capture),
+        (replay, "sample_us", played.sample),
+        (replay, "kernels", played.kernels),
+        (replay, "copy_bandwidth", lambda: 4.3e12),
+        (replay, "last_level_cache", lambda: 1 << 20),
+        (sensors, "find_sensor", lambda: sensors.Sensor(None, "none")),
+    ):
+        monkeypatch.setattr(module, name, value)
+    return played
+
+
+def run(tmp_path: Path, *words: str) -> tuple[int, dict]:
+    path = tmp_path / "raw.json"
+    code = cli.guarded(gdn.main, [*WORDS, "--json", str(path), *words])
+    return code, json.loads(path.read_text())
+
+
+def test_a_run_and_its_record(
+    gpu: Gpu, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, found = run(tmp_path, "--seed", "5")
+    assert code == 0
+    assert [case["requests"] for case in found["cases"]] == [1, 2]
+    case = found["cases"][0]
+    assert case["cold"]["samples"]["port"] == [pytest.approx(8.8)] * 8
+    assert case["warm"]["compared"]["port"]["verdict"] == "FASTER"
+    assert case["warm"]["compared"]["control"]["base"] == "port"
+    assert case["warm"]["compared"]["control"]["verdict"] == "SAME"
+    assert case["cold_bytes"] > 4 << 20
+    assert case["agreement"]["unfused"]["problem"] == ""
+    assert case["kernels"] == gpu.ran
+    assert found["options"]["seed"] == 5
+    assert found["bench"] == "gdn"
+    assert list(found["sources"]) == [gdn_arms.PORT.replace(".", "/") + ".py"]
+    assert found["void"] == []
+    out = capsys.readouterr().out
+    assert "29.0 / 31.9" in out
+    assert "left out: merged: no" in out
+
+
+def test_the_profiler_comes_after_all_timing(gpu: Gpu, tmp_path: Path) -> None:
+    run(tmp_path)
+    kinds = [kind for kind, _, _ in gpu.log]
+    assert "sample" not in kinds[kinds.index("profile") :]
+
+
+def test_arms_take_turns_in_mirrored_order(gpu: Gpu, tmp_path: Path) -> None:
+    run(tmp_path, "--blocks", "2")
+    samples = [arm for kind, arm, sets in gpu.log if kind == "sample" and sets == 1]
+    # The control is the port once more.
+    first = samples[: 2 * 2 * 3]
+    assert first[:6] == ["unfused", "port", "port", "port", "port", "unfused"]
+    assert first[6:] == ["port", "port", "unfused", "unfused", "port", "port"]
+
+
+def test_an_arm_that_disagrees_voids_the_run(
+    gpu: Gpu, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gpu.wrong = "port"
+    code, found = run(tmp_path)
+    assert code == 1
+    assert "port: the output is off" in capsys.readouterr().err
+    assert len(found["void"]) == 2
+    assert not any(kind == "sample" for kind, _, _ in gpu.log)
+
+
+@pytest.mark.parametrize(
+    ("arm", "ran", "says"),
+    [
+        ("port", {}, "port: it launched no kernel"),
+        ("port", {"old": 1.0, "new": 1.0}, "a kernel of another arm"),
+        ("port", {"new": 1.0, "fill": 1.0}, "besides what it claims"),
+        ("unfused", {"new": 1.0}, "ran 0 times a call"),
+    ],
+)
+def test_an_arm_that_ran_other_kernels_voids_the_run(
+    gpu: Gpu,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    arm: str,
+    ran: dict[str, float],
+    says: str,
+) -> None:
+    gpu.ran[arm] = ran
+    code, found = run(tmp_path, "--requests", "1")
+    assert code == 1
+    assert says in capsys.readouterr().err
+    assert len(found["void"]) == 1
+
+
+def test_an_arm_that_is_not_there_is_refused(
+    gpu: Gpu, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.guarded(gdn.main, [*WORDS, "--arms", "port,merged"]) == 2
+    assert "Known: unfused, port" in capsys.readouterr().err
+    code, found = run(tmp_path, "--arms", "port")
+    assert code == 0
+    assert set(found["cases"][0]["cold"]["samples"]) == {"port", "control"}
