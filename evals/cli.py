@@ -14,6 +14,9 @@ from rich.table import Table
 
 from series.errors import Exit, SeriesError, UsageError
 
+LINE = 480
+"""Characters of JSON that stay on one line."""
+
 
 def guarded(command: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
     """Runs a command and returns its exit code, expected failures included."""
@@ -42,11 +45,30 @@ def show(title: str, columns: Iterable[str], rows: Iterable[Sequence[str]]) -> N
     console.print(table)
 
 
+def laid_out(data: Any, indent: str = "") -> str:
+    """JSON with what is short on one line, so that a diff shows what changed."""
+    short = json.dumps(data, ensure_ascii=False)
+    if len(short) <= LINE or not isinstance(data, dict | list):
+        return short
+    inner = indent + " "
+    if isinstance(data, list):
+        items = [laid_out(item, inner) for item in data]
+        ends = "[]"
+    else:
+        items = [
+            f"{json.dumps(str(key), ensure_ascii=False)}: {laid_out(value, inner)}"
+            for key, value in data.items()
+        ]
+        ends = "{}"
+    lines = f",\n{inner}".join(items)
+    return f"{ends[0]}\n{inner}{lines}\n{indent}{ends[1]}"
+
+
 def write_json(path: Path, data: Any) -> None:
     """Writes data to a file that appears only when it is whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(path.name + ".part")
-    aside.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    aside.write_text(laid_out(data) + "\n", encoding="utf-8")
     os.replace(aside, path)
 
 

@@ -2,7 +2,6 @@
 """The GDN benchmark as far as it goes without a GPU: reference, claims, refusals."""
 
 import io
-import json
 import math
 import os
 import subprocess
@@ -302,14 +301,3 @@ def test_a_release_without_the_port_is_refused(tmp_path: Path) -> None:
     for given in (tmp_path, tmp_path / "none", tmp_path / "vllm-9.tar.gz"):
         with pytest.raises(vllm_tree.TreeError):
             vllm_tree.merged_module(given)
-
-
-def test_a_json_that_is_written_is_whole(tmp_path: Path) -> None:
-    from evals import cli
-
-    path = tmp_path / "new" / "one.json"
-    cli.write_json(path, {"a": 1})
-    assert json.loads(path.read_text()) == {"a": 1}
-    with pytest.raises(TypeError):
-        cli.write_json(path, {"a": object()})
-    assert json.loads(path.read_text()) == {"a": 1}

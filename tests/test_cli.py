@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the eval commands share."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evals import cli
+from series.errors import Exit, SeriesError, UsageError
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=60,
+)
+
+
+@given(VALUES)
+def test_laid_out_json_is_the_same_data(data: object) -> None:
+    assert json.loads(cli.laid_out(data)) == data
+
+
+def test_what_is_short_stays_on_one_line() -> None:
+    runs = [{"arm": "port", "samples": [1.5] * 20}] * 40
+    lines = cli.laid_out({"runs": runs, "date": "now"}).splitlines()
+    assert len(lines) == 45
+    assert all(len(line) <= cli.LINE + 10 for line in lines)
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "one.json"
+    cli.write_json(path, {"a": 1})
+    with pytest.raises(TypeError):
+        cli.write_json(path, {"a": object()})
+    assert json.loads(path.read_text()) == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "says"),
+    [
+        (SeriesError("it broke.", "Mend it."), 1, "error: it broke.\n       Mend it."),
+        (UsageError("what?"), Exit.USAGE, "error: what?"),
+        (KeyboardInterrupt(), Exit.INTERRUPT, "interrupted"),
+    ],
+)
+def test_failures_become_one_message_and_a_code(
+    raised: BaseException, code: int, says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def command(argv: object) -> int:
+        raise raised
+
+    assert cli.guarded(command, []) == code
+    assert capsys.readouterr().err.strip() == says
+
+
+def test_lists_of_words_and_numbers() -> None:
+    assert cli.words("a, b", ["a", "b", "c"], "--x") == ["a", "b"]
+    assert cli.numbers("1, 8", "--x") == [1, 8]
+    for text in ("", "d", "a,d"):
+        with pytest.raises(UsageError, match="--x: "):
+            cli.words(text, ["a"], "--x")
+    for text in ("", "0", "1,-2", "x"):
+        with pytest.raises(UsageError):
+            cli.numbers(text, "--x")
