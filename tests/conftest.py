@@ -374,3 +374,28 @@ def said() -> Callable[[str], None]:
 
     say.lines = []  # type: ignore[attr-defined]
     return say
+
+
+@pytest.fixture(scope="session")
+def built_lab(tmp_path_factory: pytest.TempPathFactory):
+    """Upstream's releases and a series of their own, made once."""
+    from .upkeep import build_lab
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("GIT_")]:
+            patch.delenv(name)
+        patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+        patch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+        patch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+        return build_lab(tmp_path_factory.mktemp("lab") / "it")
+
+
+@pytest.fixture
+def lab(built_lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A copy of that for one test, its archives in the cache."""
+    from .upkeep import Lab
+
+    root = tmp_path / "lab"
+    shutil.copytree(built_lab.root, root, symlinks=True)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(root / "cache"))
+    return Lab(root, root / "upstream", root / "project")
