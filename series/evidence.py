@@ -13,6 +13,7 @@ from .errors import SeriesError
 from .git import GitError, Repository
 from .mail import ABSENT, Mail
 from .manifest import Manifest, ManifestError, Symbol
+from .scratch import Scratch
 from .target import Say, complete
 from .threeway import FileMerge
 
@@ -125,12 +126,14 @@ class History:
         pin: The pinned commit.
         onto: The commit that the series goes onto.
         say: Called with a line before something that takes time.
+        scratch: A repository over its objects, to see which are missing.
     """
 
     repo: Repository
     pin: str
     onto: str
     say: Say
+    scratch: Scratch
     missing: str = ""
     _fork: str | None = field(default=None, init=False)
 
@@ -146,7 +149,7 @@ class History:
         try:
             wanted = _patch_id(self.repo, mail.diff)
             for commit, needed in self._candidates(mail):
-                complete(self.repo, _missing(self.repo, needed), self.say)
+                complete(self.repo, self.scratch.missing(needed), self.say)
                 diff = self.repo.git("diff-tree", "--no-commit-id", *_DIFF, commit)
                 if _patch_id(self.repo, diff) == wanted:
                     return f"commit {commit[:12]} has the same patch-id"
@@ -178,8 +181,3 @@ def _patch_id(repo: Repository, diff: bytes) -> str:
     out = repo.git("patch-id", "--stable", stdin=diff)
     return out.decode().partition(" ")[0]
 
-
-def _missing(repo: Repository, oids: list[str]) -> list[str]:
-    asked = "".join(f"{oid}\n" for oid in oids).encode()
-    said = repo.git("cat-file", "--batch-check", stdin=asked).decode()
-    return [line.split()[0] for line in said.splitlines() if "missing" in line]

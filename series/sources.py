@@ -139,7 +139,7 @@ def rebase_over(
                 manifest.patch, mails, [base, *tips], tips, strict=False
             )
         ]
-        history = History(repo, base, onto.commit, say)
+        history = History(repo, base, onto.commit, say, scratch)
         if stone and not anew:
             there = replace(history, onto=stone.commit)
             folder = folder_for(manifest, stone.name)
