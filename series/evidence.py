@@ -148,32 +148,33 @@ class History:
             return ""
         try:
             wanted = _patch_id(self.repo, mail.diff)
-            for commit, needed in self._candidates(mail):
+            for commit, parent, needed in self._candidates(mail):
                 complete(self.repo, self.scratch.missing(needed), self.say)
-                diff = self.repo.git("diff-tree", "--no-commit-id", *_DIFF, commit)
+                diff = self.scratch.git("diff-tree", *_DIFF, parent, commit)
                 if _patch_id(self.repo, diff) == wanted:
                     return f"commit {commit[:12]} has the same patch-id"
         except SeriesError as error:
             self.missing = f"patch-ids were not compared: {error.what}"
         return ""
 
-    def _candidates(self, mail: Mail) -> list[tuple[str, list[str]]]:
-        """Commits that touch the very files of a patch, with the blobs they name."""
+    def _candidates(self, mail: Mail) -> list[tuple[str, str, list[str]]]:
+        """Commits that touch the very files of a patch, their parents and blobs."""
         flags = ["--raw", "--no-abbrev", "--no-renames", "--full-diff", "-z"]
         spec = f"{self._fork}..{self.onto}"
-        words = ["log", *flags, "--no-merges", "--format=%x01%H", spec, "--"]
+        words = ["log", *flags, "--no-merges", "--format=%x01%H %P", spec, "--"]
         try:
             out = os.fsdecode(self.repo.git(*words, *mail.paths))
         except GitError as error:
             raise SeriesError(error.said) from error
         found = []
         for block in out.split("\x01")[1:]:
-            commit, *parts = block.replace("\n", "\0").split("\0")
+            commits, *parts = block.replace("\n", "\0").split("\0")
+            commit, *parents = commits.split()
             parts = [part for part in parts if part]
             raws, paths = parts[::2], parts[1::2]
-            if set(paths) == set(mail.paths):
+            if parents and set(paths) == set(mail.paths):
                 ids = {oid for raw in raws for oid in raw.split(" ")[2:4]}
-                found.append((commit, sorted(ids - {ABSENT})))
+                found.append((commit, parents[0], sorted(ids - {ABSENT})))
         return found
 
 
