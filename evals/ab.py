@@ -21,7 +21,6 @@ codes: 0 verdicts reached, 1 void, refused or a control that differs, 130 interr
 """
 
 import argparse
-import shlex
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -34,89 +33,15 @@ if __name__ == "__main__":
     sys.path[0] = str(ROOT)
 
 from evals import arms, cli, cooling, machine, sensors, stats  # noqa: E402
+from evals.ab_options import CONTROL, arms_of, parse  # noqa: E402
 from evals.arms import Arm  # noqa: E402
+from evals.blocks import Slot, plan  # noqa: E402
 from evals.journal import Journal  # noqa: E402
-from series.errors import Exit, SeriesError, UsageError  # noqa: E402
-
-CONTROL = "control"
+from series.errors import Exit, SeriesError  # noqa: E402
 
 
 class NoVerdictError(SeriesError):
     """The comparison ended without a verdict that counts."""
-
-
-def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """Reads the command line."""
-    parser = argparse.ArgumentParser(
-        prog="evals.ab",
-        description=__doc__,
-        allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add = parser.add_argument
-    add("--arm", action="append", default=[], metavar="NAME=COMMAND")
-    add("--ran", action="append", default=[], metavar="ARM:CALL", help="must be made")
-    add("--idle", action="append", default=[], metavar="ARM:CALL", help="must not be")
-    add("--blocks", type=int, default=4, help="each runs every arm twice")
-    add("--order", choices=["abba", "random"], default="abba")
-    add("--seed", type=int, default=0, help="of a random order and of the bootstrap")
-    add("--no-control", action="store_true", help="leave the A/A control out")
-    add("--margin", type=float, default=stats.MARGIN, help="what counts as the same")
-    add("--higher", action="append", default=[], help="a metric to be large")
-    add("--unchanged", action="append", default=[], help="a metric that must be SAME")
-    add("--cool", type=float, metavar="C", help="start no run hotter than this")
-    add("--patience", type=float, default=300.0, metavar="S", help="to cool down")
-    add("--pause", type=float, default=0.0, metavar="S", help="before every run")
-    add("--timeout", type=float, metavar="S", help="of one run")
-    add("--out", type=Path, default=ROOT / "build/ab", help="folder of the runs")
-    add("--resume", action="store_true", help="go on with what is in --out")
-    return parser.parse_args(argv)
-
-
-def named(texts: Sequence[str], mark: str, option: str) -> list[tuple[str, str]]:
-    """Splits NAME<mark>VALUE words.
-
-    Raises:
-        UsageError: One has no such mark, or nothing beside it.
-    """
-    pairs = []
-    for text in texts:
-        name, found, value = text.partition(mark)
-        if not (found and name and value):
-            raise UsageError(f"{option} {text!r}: NAME{mark}VALUE is needed.")
-        pairs.append((name, value))
-    return pairs
-
-
-def arms_of(args: argparse.Namespace) -> list[Arm]:
-    """The arms that the words ask for, the control among them.
-
-    Raises:
-        UsageError: There are fewer than two, or a name is twice or unknown.
-    """
-    commands = dict(named(args.arm, "=", "--arm"))
-    if len(commands) != len(args.arm) or CONTROL in commands:
-        raise UsageError(f"every --arm needs a name of its own; {CONTROL} is taken.")
-    if len(commands) < 2 and args.no_control:
-        raise UsageError("--arm: at least two are needed.")
-    claims: dict[str, dict[str, list[str]]] = {
-        name: {"ran": [], "idle": []} for name in commands
-    }
-    for kind in ("ran", "idle"):
-        for name, call in named(getattr(args, kind), ":", f"--{kind}"):
-            if name not in claims:
-                raise UsageError(f"--{kind} {name}:{call}: there is no such arm.")
-            claims[name][kind].append(call)
-    found = [
-        Arm(name, shlex.split(command), **claims[name])
-        for name, command in commands.items()
-    ]
-    if not found:
-        raise UsageError("--arm: at least one is needed.")
-    if not args.no_control:
-        first = found[0]
-        found.append(Arm(CONTROL, first.command, first.ran, first.idle))
-    return found
 
 
 def progress(done: int, total: int, seconds: Sequence[float], name: str) -> None:
@@ -129,7 +54,7 @@ def progress(done: int, total: int, seconds: Sequence[float], name: str) -> None
 
 def run_all(
     found: Sequence[Arm],
-    slots: Sequence[stats.Slot],
+    slots: Sequence[Slot],
     journal: Journal,
     sensor: sensors.Sensor,
     args: argparse.Namespace,
@@ -163,7 +88,7 @@ def run_all(
 
 def comparisons(
     runs: Sequence[Mapping[str, Any]],
-    slots: Sequence[stats.Slot],
+    slots: Sequence[Slot],
     args: argparse.Namespace,
 ) -> dict[str, dict[str, stats.Comparison]]:
     """Every arm against the first, by metric.
@@ -264,17 +189,17 @@ def main(argv: Sequence[str], command: Sequence[str] = ()) -> int:
         argv: The words of the call.
         command: What the record calls it, where another command made those words.
     """
-    args = parse(argv)
+    args = parse(argv, __doc__)
     found = arms_of(args)
-    slots = stats.plan([arm.name for arm in found], args.blocks, args.order, args.seed)
-    plan = {
+    slots = plan([arm.name for arm in found], args.blocks, args.order, args.seed)
+    described = {
         "arms": {arm.name: list(arm.command) for arm in found},
         "blocks": args.blocks,
         "order": args.order,
         "seed": args.seed,
     }
     start = Journal.resume if args.resume else Journal.start
-    journal = start(args.out / "runs.jsonl", plan)
+    journal = start(args.out / "runs.jsonl", described)
     sensor = sensors.find_sensor()
     if sensor.read is None:
         print(f"no temperature sensor ({sensor.source})", file=sys.stderr)
@@ -293,7 +218,7 @@ def main(argv: Sequence[str], command: Sequence[str] = ()) -> int:
         "command": list(command) or ["evals.ab", *argv],
         "date": machine.now(),
         **same_facts(runs),
-        "plan": plan,
+        "plan": described,
         "sensor": sensor.source,
         "runs": [{k: v for k, v in run.items() if k != "facts"} for run in runs],
         "compared": {

@@ -18,14 +18,14 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 ROOT = Path(__file__).resolve().parent.parent
 if __name__ == "__main__":
     sys.path[0] = str(ROOT)
 
-from evals import cli, machine, sensors, stats, vllm_tree  # noqa: E402
+from evals import bench_tables, cli, machine, sensors, stats, vllm_tree  # noqa: E402
+from evals.blocks import Slot, plan  # noqa: E402
 from evals.gdn import CACHE_FACTOR, CONTROL  # noqa: E402
 from series.errors import Exit, SeriesError  # noqa: E402
 
@@ -74,7 +74,7 @@ def cases_of(args: argparse.Namespace) -> list["Case"]:
 def in_order(names: Sequence[str], process: int) -> list[str]:
     """The arms' order in a process: that of the mirrored blocks."""
     block, half = divmod(process, 2)
-    slots = stats.plan(names, block + 1)
+    slots = plan(names, block + 1)
     return [s.arm for s in slots if (s.block, s.half) == (block, half)]
 
 
@@ -184,7 +184,7 @@ def joined(case: "Case", rows: Sequence[dict]) -> dict[str, Any]:
             block, half = divmod(process, 2)
             order = [n for n in in_order(_graphs(names, kind), process) if n in names]
             runs += [
-                (stats.Slot(block, half, at, name), row["times"][kind][name])
+                (Slot(block, half, at, name), row["times"][kind][name])
                 for at, name in enumerate(order)
             ]
         pairs = dict.fromkeys(names[1:], names[0])
@@ -204,25 +204,6 @@ def _graphs(names: Sequence[str], kind: str) -> list[str]:
     return [*names, "eviction"] if kind == "cold" else [*names]
 
 
-def show(rows: Sequence[dict]) -> None:
-    """Prints µs per call and what the verdict is, one line a case and kind."""
-    lines = []
-    for row in rows:
-        for kind in (kind for kind in ("warm", "cold") if kind in row):
-            samples, compared = row[kind]["samples"], row[kind]["compared"]
-            for name, values in samples.items():
-                one = compared.get(name)
-                where = f"K={row['k']} {row['dtype']} {row['form']} {kind}"
-                shown = one["verdict"] if one else ""
-                ratio = f"{one['ratio']:.3f}" if one and one["ratio"] else ""
-                ends = f"{min(values):.2f} to {max(values):.2f}"
-                lines.append([where, name, f"{median(values):.2f}", ends, ratio, shown])
-    columns = ["case", "arm", "µs", "range", "ratio to BLAS", "verdict"]
-    cli.show(
-        "median of the processes; the control's ratio is to triton", columns, lines
-    )
-
-
 def main(argv: Sequence[str]) -> int:
     """Runs the benchmark; returns its exit code."""
     args = parse(argv)
@@ -240,7 +221,7 @@ def main(argv: Sequence[str]) -> int:
         for at, case in enumerate(cases)
     ]
     void = [problem for answer in answers for row in answer for problem in row["void"]]
-    show(rows)
+    bench_tables.show_dot(rows)
     if args.json:
         record = {
             "bench": "dot",

@@ -25,8 +25,9 @@ from typing import TYPE_CHECKING
 if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
-from evals import cli, gdn_tables, machine, sensors, stats, vllm_tree
-from series.errors import Exit, SeriesError, UsageError
+from evals import bench_tables, cli, gdn_options, machine, sensors, stats, vllm_tree
+from evals.blocks import Slot, plan
+from series.errors import Exit, SeriesError
 
 if TYPE_CHECKING:
     from evals.gdn_arms import Arm
@@ -63,7 +64,7 @@ def rotated(case: "Case", cache: int) -> int:
     return max(2, min(sets, MOST_BYTES // case.set_bytes))
 
 
-def compared(runs: Sequence[tuple[stats.Slot, float]], base: str, of: str) -> dict:
+def compared(runs: Sequence[tuple[Slot, float]], base: str, of: str) -> dict:
     """Every arm against the base arm, and the control against the arm it repeats."""
     names = list(dict.fromkeys(slot.arm for slot, _ in runs))
     pairs = {name: base for name in names if name not in (base, CONTROL)}
@@ -89,7 +90,7 @@ def measure(
     named = {name: arm.call for name, arm in arms.items()}
     repeated = control_of(arms)
     named[CONTROL] = named[repeated]
-    slots = stats.plan(list(named), options.blocks)
+    slots = plan(list(named), options.blocks)
     result: dict = {}
     for kind, used in (("warm", sets[:1]), ("cold", sets)):
         calls = -(-LEAST_CALLS // len(used)) * len(used)
@@ -170,57 +171,6 @@ def launches(
     return found, void
 
 
-def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """Reads the command line."""
-    parser = argparse.ArgumentParser(
-        prog="evals.gdn",
-        description=__doc__,
-        allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add = parser.add_argument
-    add("--op", type=Path, help="a library that registers the CUDA op")
-    add("--merged", type=Path, help="tree or archive of a release with a port")
-    add("--arms", help="only these, the first being the base; default: all there are")
-    add("--shapes", default="16x32,16x48", help="H x HV, any")
-    add("--states", default="fp32,bf16")
-    add("--requests", default="1,8,32,128")
-    add("--tokens", type=int, default=4, help="tokens of a request, 1 to 8")
-    add("--layout", choices=["packed", "dense"], default="packed")
-    add("--blocks", type=int, default=4, help="mirrored blocks, two samples each")
-    add("--sample-ms", type=float, default=10.0)
-    add("--cache-mib", type=float, help="last-level cache, where torch is wrong")
-    add("--bandwidth", type=float, help="TB/s for the floor; measured if left out")
-    add("--sweep", action="store_true", help="sweep the port's value tiles too")
-    add("--tiles", default="", help="of the sweep; the port's own if left out")
-    add("--warps", default="1,2,4,8,16", help="of the sweep")
-    add("--jobs", type=int, default=8, help="processes that compile the sweep")
-    add("--seed", type=int, help="of the inputs; fresh if left out")
-    add("--json", type=Path, help="write everything, raw samples too, to this file")
-    return parser.parse_args(argv)
-
-
-def cases_of(args: argparse.Namespace) -> list["Case"]:
-    """The cases that the words ask for."""
-    from evals import gdn_case
-
-    if not 1 <= args.tokens <= 8:
-        raise UsageError(f"--tokens {args.tokens}: a request has 1 to 8.")
-    shapes = []
-    for text in args.shapes.split(","):
-        H, _, HV = text.strip().partition("x")
-        if not (H.isdigit() and HV.isdigit() and int(H) and int(HV) % int(H) == 0):
-            raise UsageError(f"--shapes {text!r}: H x HV is needed, as in 16x32.")
-        shapes.append((int(H), int(HV)))
-    states = cli.words(args.states, list(gdn_case.STATES), "--states")
-    return [
-        gdn_case.Case(heads, state, number, args.tokens, args.layout)
-        for heads in shapes
-        for state in states
-        for number in cli.numbers(args.requests, "--requests")
-    ]
-
-
 def run_sweep(args: argparse.Namespace, cases: list["Case"], options: Options) -> list:
     """Sweeps the cases, one result each."""
     import importlib
@@ -255,12 +205,12 @@ def run_sweep(args: argparse.Namespace, cases: list["Case"], options: Options) -
 
 def main(argv: Sequence[str]) -> int:
     """Runs the benchmark; returns its exit code."""
-    args = parse(argv)
+    args = gdn_options.parse(argv, __doc__)
     machine.require_gpu()
     tree = vllm_tree.prepare()
     from evals import gdn_arms, replay
 
-    cases = cases_of(args)
+    cases = gdn_options.cases_of(args)
     arms, left_out = gdn_arms.available(args.op, args.merged)
     if args.arms:
         arms = {name: arms[name] for name in cli.words(args.arms, [*arms], "--arms")}
@@ -294,9 +244,9 @@ def main(argv: Sequence[str]) -> int:
         row["kernels"], problems = launches(case, arms, options.seed)
         void += problems
     if timed := [row for row in rows if "warm" in row]:
-        gdn_tables.show_times(timed, options.bandwidth)
-        gdn_tables.show_sweep(timed)
-    gdn_tables.show_counts(rows)
+        bench_tables.show_times(timed, options.bandwidth)
+        bench_tables.show_sweep(timed)
+    bench_tables.show_counts(rows)
     if args.json:
         files = [name.split(":")[0] for name, _ in gdn_arms.TREE_ARMS.values()]
         record = {

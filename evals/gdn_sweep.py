@@ -8,7 +8,8 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from evals import gdn_case, replay, stats
+from evals import gdn_case, replay
+from evals.blocks import plan
 from evals.gdn_arms import PORT
 from evals.gdn_case import HEAD_DIM, Buffers, Case
 
@@ -130,7 +131,7 @@ def sweep(
         setting.name: replay.capture(bound(setting), sets, calls, sample_ms)
         for setting in found
     }
-    runs = replay.interleave(graphs, stats.plan(list(graphs), blocks))
+    runs = replay.interleave(graphs, plan(list(graphs), blocks))
     samples: dict[str, list[float]] = {name: [] for name in graphs}
     for slot, value in runs:
         samples[slot.arm].append(value)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from evals.stats import Slot
+from evals.blocks import Slot
 
 REPLAYS_AT_LEAST = 3
 # HIP reports the last private cache; behind it lies a shared one that it does not

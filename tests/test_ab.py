@@ -15,8 +15,9 @@ pytest.importorskip("scipy", reason="the statistics need requirements/evals.txt"
 pytest.importorskip("rich")
 
 from evals import ab, arms, cooling, sensors
+from evals.blocks import plan
 from evals.journal import Journal, JournalError
-from evals.stats import Verdict, compare, plan
+from evals.stats import Verdict, compare
 from series.errors import Exit, SeriesError, UsageError
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("rich")
 
-from evals import codegen, codegen_tables, record
+from evals import codegen, codegen_run, codegen_tables, record
 
 ROOT = Path(__file__).resolve().parent.parent
 TREE = ROOT / "build/vllm"
@@ -145,7 +145,7 @@ def test_what_counts_as_worse_than_the_record(now: dict, says: str) -> None:
 def test_a_compiled_kernel_counts_once() -> None:
     first, again = entry(hash="a"), entry(hash="a", label="another way to it")
     other = entry(hash="a", target="gfx950")
-    found = codegen.distinct([first, again, other])
+    found = codegen_run.distinct([first, again, other])
     assert [(e["target"], e["label"]) for e in found] == [
         ("gfx942", "state fp32"),
         ("gfx950", "state fp32"),

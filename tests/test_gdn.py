@@ -15,9 +15,18 @@ import pytest
 torch = pytest.importorskip("torch", reason="the benchmark's inputs are torch tensors")
 pytest.importorskip("scipy", reason="the statistics need requirements/evals.txt")
 
-from evals import gdn, gdn_arms, gdn_case, gdn_sweep, gdn_tables, replay, vllm_tree  # noqa: E402
+from evals import (  # noqa: E402
+    bench_tables,
+    gdn,
+    gdn_arms,
+    gdn_case,
+    gdn_options,
+    gdn_sweep,
+    replay,
+    vllm_tree,
+)
+from evals.blocks import Slot, plan  # noqa: E402
 from evals.gdn_case import HEAD_DIM, Buffers, Case  # noqa: E402
-from evals.stats import Slot, plan  # noqa: E402
 from series.errors import UsageError  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -207,9 +216,9 @@ def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
         "best": "t8/w1",
         "rule_over_best": 7 / 6,
     }
-    gdn_tables.show_times([row()], 4.3e12)
-    gdn_tables.show_sweep([row(sweep=sweep), row()])
-    gdn_tables.show_counts([row()])
+    bench_tables.show_times([row()], 4.3e12)
+    bench_tables.show_sweep([row(sweep=sweep), row()])
+    bench_tables.show_counts([row()])
     said = capsys.readouterr().out
     assert "21.0 / 21.0" in said
     assert "7.1 / 7.1" in said
@@ -243,12 +252,12 @@ def test_the_control_is_compared_with_what_it_repeats() -> None:
 )
 def test_words_that_name_no_case(words: list[str]) -> None:
     with pytest.raises(UsageError):
-        gdn.cases_of(gdn.parse(words))
+        gdn_options.cases_of(gdn_options.parse(words))
 
 
 def test_the_cases_are_all_combinations() -> None:
     words = ["--shapes", "16x32,1x8", "--requests", "1,8", "--tokens", "3"]
-    cases = gdn.cases_of(gdn.parse(words))
+    cases = gdn_options.cases_of(gdn_options.parse(words))
     assert len(cases) == 8
     assert cases[-1] == Case((1, 8), "bf16", 8, 3)
 

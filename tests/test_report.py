@@ -11,6 +11,7 @@ pytest.importorskip("matplotlib", reason="plots need requirements/evals.txt")
 pytest.importorskip("jinja2", reason="the page needs requirements/evals.txt")
 
 from evals import codegen_tables, plots, record, report, stats, views
+from evals.blocks import plan
 from evals.record import Series
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -34,7 +35,7 @@ def kept(name: str, kind: str, data: dict, **machine: str) -> record.Record:
 
 
 def timed(values: dict[str, float]) -> dict:
-    runs = [(slot, values[slot.arm]) for slot in stats.plan([*values], 3)]
+    runs = [(slot, values[slot.arm]) for slot in plan([*values], 3)]
     samples: dict[str, list[float]] = {name: [] for name in values}
     for slot, value in runs:
         samples[slot.arm].append(value)
@@ -111,7 +112,7 @@ def codegen_record() -> record.Record:
 
 def ab_record() -> record.Record:
     values = {"unfused": 10.1, "port": 9.5, "control": 10.1}
-    slots = stats.plan([*values], 3)
+    slots = plan([*values], 3)
     runs = [
         {"arm": slot.arm, "values": {"ms": values[slot.arm]}, "calls": {"port": 3.0}}
         for slot in slots

@@ -10,7 +10,8 @@ import pytest
 pytest.importorskip("scipy", reason="the statistics need requirements/evals.txt")
 
 from evals import stats
-from evals.stats import Slot, Verdict
+from evals.blocks import Slot, plan
+from evals.stats import Verdict
 
 Disturb = Callable[[int, Slot], float]
 
@@ -46,7 +47,7 @@ def runs(
     random_ = random.Random(seed)
     return [
         (slot, truth[slot.arm] * disturb(at, slot) * random_.gauss(1.0, noise))
-        for at, slot in enumerate(stats.plan([*truth], blocks, order, seed))
+        for at, slot in enumerate(plan([*truth], blocks, order, seed))
     ]
 
 
@@ -131,7 +132,7 @@ def test_fewest_blocks_are_those_that_can_reach_alpha() -> None:
 @pytest.mark.parametrize("count", [2, 3, 5])
 def test_every_arm_is_as_often_early_as_late(order: str, count: int) -> None:
     names = [f"arm{n}" for n in range(count)]
-    slots = stats.plan(names, 2 * count, order, seed=1)
+    slots = plan(names, 2 * count, order, seed=1)
     assert len(slots) == 4 * count * count
     for block in range(2 * count):
         out, back = (
@@ -147,13 +148,13 @@ def test_every_arm_is_as_often_early_as_late(order: str, count: int) -> None:
 
 
 def test_a_seeded_order_is_the_same_every_time() -> None:
-    first = stats.plan(["a", "b"], 8, "random", seed=4)
-    assert first == stats.plan(["a", "b"], 8, "random", seed=4)
-    assert first != stats.plan(["a", "b"], 8, "random", seed=5)
+    first = plan(["a", "b"], 8, "random", seed=4)
+    assert first == plan(["a", "b"], 8, "random", seed=4)
+    assert first != plan(["a", "b"], 8, "random", seed=5)
 
 
 def test_the_interval_of_equal_values_is_a_point() -> None:
-    series = [(slot, 2.0) for slot in stats.plan(["a", "b"], 3)]
+    series = [(slot, 2.0) for slot in plan(["a", "b"], 3)]
     found = stats.compare("a", "b", series)
     assert (found.low, found.ratio, found.high) == (1.0, 1.0, 1.0)
     assert found.verdict is Verdict.SAME

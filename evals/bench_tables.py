@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables that the GDN benchmark prints."""
+"""The tables that the benchmarks print."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -64,3 +64,22 @@ def show_counts(rows: Sequence[dict]) -> None:
             shown = ", ".join(f"{n:g} x {kernel[:48]}" for kernel, n in counts.items())
             lines.append([where, name, f"{sum(counts.values()):g}", shown])
     cli.show("launches per call", ["case", "arm", "launches", "kernels"], lines[:8])
+
+
+def show_dot(rows: Sequence[dict]) -> None:
+    """Prints µs per call and what the verdict is, one line a case and kind."""
+    lines = []
+    for row in rows:
+        for kind in (kind for kind in ("warm", "cold") if kind in row):
+            samples, compared = row[kind]["samples"], row[kind]["compared"]
+            for name, values in samples.items():
+                one = compared.get(name)
+                where = f"K={row['k']} {row['dtype']} {row['form']} {kind}"
+                shown = one["verdict"] if one else ""
+                ratio = f"{one['ratio']:.3f}" if one and one["ratio"] else ""
+                ends = f"{min(values):.2f} to {max(values):.2f}"
+                lines.append([where, name, f"{median(values):.2f}", ends, ratio, shown])
+    columns = ["case", "arm", "µs", "range", "ratio to BLAS", "verdict"]
+    cli.show(
+        "median of the processes; the control's ratio is to triton", columns, lines
+    )

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records of comparisons and of the tiny dot as tables."""
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+View = tuple[str, Sequence[str], Sequence[Sequence[str]]]
+"""Title, columns, rows."""
+
+
+def told(one: dict[str, Any] | None) -> str:
+    """A comparison in a cell: the ratio and its interval, or why there is none."""
+    if one is None:
+        return ""
+    if one["ratio"] is None:
+        return f"{one['verdict']}: {one['reason']}"
+    ends = f"{one['low']:.3f} to {one['high']:.3f}"
+    return f"{one['verdict']} {one['ratio']:.3f} ({ends})"
+
+
+def dot_times(data: dict[str, Any], kind: str = "warm") -> View:
+    """µs per call of the 1x1xK projection and its gate by arm."""
+    cases = [row for row in data["cases"] if kind in row]
+    arms = list(dict.fromkeys(n for row in cases for n in row[kind]["samples"]))
+    rows = []
+    for row in cases:
+        samples, compared = row[kind]["samples"], row[kind]["compared"]
+        cells = [f"{median(samples[n]):.2f}" if n in samples else "" for n in arms]
+        verdict = told(compared.get("triton"))
+        rows.append([row["form"], row["dtype"], str(row["k"]), *cells, verdict])
+    columns = ["form", "dtype", "K", *arms, "triton to BLAS"]
+    title = "1x1xK projection, µs per call, median of separate processes"
+    return f"{title}, {kind}", columns, rows
+
+
+def ab_metrics(data: dict[str, Any]) -> View:
+    """Medians by arm and metric, and every arm against the first."""
+    rows = []
+    for metric, by_arm in data["compared"].items():
+        base = next(iter(by_arm.values()))["base"]
+        for name in (base, *by_arm):
+            values = [r["values"][metric] for r in data["runs"] if r["arm"] == name]
+            ends = f"{min(values):.4g} to {max(values):.4g}"
+            cells = [metric, name, str(len(values)), f"{median(values):.4g}", ends]
+            rows.append([*cells, told(by_arm.get(name))])
+    columns = ["metric", "arm", "runs", "median", "range", "against the first"]
+    return "separate processes, mirrored order", columns, rows
+
+
+def ab_calls(data: dict[str, Any]) -> View:
+    """What each arm called, from its first run."""
+    first: dict[str, dict[str, float]] = {}
+    for run in data["runs"]:
+        first.setdefault(run["arm"], run["calls"])
+    names = list(dict.fromkeys(name for calls in first.values() for name in calls))
+    rows = [
+        [arm, *(f"{calls[n]:g}" if n in calls else "" for n in names)]
+        for arm, calls in first.items()
+    ]
+    return "calls of a run by arm", ["arm", *names], rows
+
+
+def ab_steps(data: dict[str, Any]) -> View:
+    """Launches and device time of a decode step by kind, from each arm's first run."""
+    first: dict[str, dict[str, Any]] = {}
+    for run in data["runs"]:
+        first.setdefault(run["arm"], run.get("notes", {}))
+    rows, kinds = [], []
+    for arm, notes in first.items():
+        for name, note in notes.items():
+            if not (isinstance(note, dict) and "launches" in note):
+                continue
+            kinds = [*note["launches"]]
+            cells = [
+                f"{note['launches'][kind]:.0f} / {note['device_us'][kind] / 1e3:.3f}"
+                for kind in kinds
+            ]
+            total = sum(note["launches"].values())
+            ms = sum(note["device_us"].values()) / 1e3
+            rows.append([name, arm, *cells, f"{total:.0f} / {ms:.3f}"])
+    rows.sort(key=lambda row: row[0])
+    return "launches / device ms of a step by kind", ["", "arm", *kinds, "all"], rows

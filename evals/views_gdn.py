@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Records of the GDN benchmark as tables."""
+
+from statistics import median
+from typing import Any
+
+from evals.views_ab import View, told
+
+
+def _case(row: dict[str, Any]) -> str:
+    return f"{row['shape']} {row['state']}, {row['requests']}"
+
+
+def times(data: dict[str, Any]) -> View:
+    """µs per call of every arm, warm / cold, beside the memory floor."""
+    arms = list(
+        dict.fromkeys(n for row in data["cases"] for n in row["cold"]["samples"])
+    )
+    rows = []
+    for row in data["cases"]:
+        cells = []
+        for name in arms:
+            both = [row[kind]["samples"].get(name) for kind in ("warm", "cold")]
+            shown = [f"{median(values):.1f}" for values in both if values]
+            cells.append(" / ".join(shown))
+        point = [row["shape"], row["state"], str(row["requests"])]
+        rows.append([*point, *cells, f"{row['floor_us']:.1f}"])
+    columns = ["H x HV", "state", "requests", *arms, "floor"]
+    bandwidth = data["options"]["bandwidth"] / 1e12
+    title = (
+        f"GDN decode, µs per call, warm / cold; floor: bytes at {bandwidth:.2f} TB/s"
+    )
+    return title, columns, rows
+
+
+def verdicts(data: dict[str, Any]) -> View:
+    """Cold ratio of every arm to the unfused path, with interval and verdict."""
+    rows = data["cases"]
+    arms = list(dict.fromkeys(n for row in rows for n in row["cold"]["compared"]))
+    cells = [
+        [_case(row), *(told(row["cold"]["compared"].get(name)) for name in arms)]
+        for row in rows
+    ]
+    bases = {
+        name: one["base"]
+        for row in rows
+        for name, one in row["cold"]["compared"].items()
+    }
+    columns = ["case", *(f"{name} to {bases[name]}" for name in arms)]
+    return "GDN decode, cold: ratio, 95% interval, verdict", columns, cells
+
+
+def sweep(data: dict[str, Any]) -> View:
+    """The tile rule's choice against the best of the sweep."""
+    rows = []
+    for row in (row for row in data["cases"] if "sweep" in row):
+        found = row["sweep"]
+        times = {name: median(values) for name, values in found["samples"].items()}
+        rows.append(
+            [
+                _case(row),
+                str(found["chosen"]),
+                f"{times['rule']:.1f}",
+                found["best"],
+                f"{times[found['best']]:.1f}",
+                f"{found['rule_over_best']:.3f}",
+            ]
+        )
+    columns = ["case", "rule", "rule µs", "best", "best µs", "rule / best"]
+    return "GDN update kernel: the tile rule against the best tile", columns, rows
+
+
+def launches(data: dict[str, Any]) -> View:
+    """Launches per call, from the profiler, of the first case."""
+    rows = [
+        [
+            arm,
+            f"{sum(counts.values()):g}",
+            ", ".join(f"{number:g} x {name[:40]}" for name, number in counts.items()),
+        ]
+        for arm, counts in data["cases"][0]["kernels"].items()
+    ]
+    return "GDN decode, launches per call", ["arm", "launches", "kernels"], rows
+
+
+def agreement(data: dict[str, Any]) -> View:
+    """The largest deviation of every arm from the fp64 reference, over all cases."""
+    arms: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in data["cases"]:
+        for name, one in row["agreement"].items():
+            arms.setdefault((name, row["state"]), []).append(one)
+    rows = [
+        [
+            name,
+            state,
+            f"{max(one['out'] for one in found):.1e}",
+            f"{max(one['state'] for one in found):.1e}",
+        ]
+        for (name, state), found in arms.items()
+    ]
+    columns = ["arm", "state", "output, 2-norm", "state, largest"]
+    return "GDN decode, largest relative error against fp64", columns, rows
