@@ -44,7 +44,7 @@ def _read(path: Path) -> dict[str, dict[str, str]]:
     try:
         data = tomllib.loads(path.read_text("utf-8"))
         return {base: dict(rows) for base, rows in data.items()}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, TypeError) as error:
         raise ExpectedError(f"{path} cannot be read: {error}.") from error
 
 

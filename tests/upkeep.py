@@ -45,7 +45,7 @@ START = {
     ".github/PULL_REQUEST_TEMPLATE.md": TEMPLATE,
     "tests/test_ops.py": "def test_ops():\n    assert True\n",
 }
-DATES = {"0.31.0": 5, "0.32.0": 18, "0.33.0": 25}
+DATES = {"0.31.0": 5, "0.32.0": 18, "0.33.0": 25, "0.34.0": 28}
 
 
 def swap(path: str, old: str, new: str, count: int = 1) -> Edit:
@@ -192,6 +192,7 @@ class Lab:
         text = self.toml.read_text()
         self.toml.write_text(text.replace("[[change_set]]", facts, 1))
         self.save("Record a release")
+        git(self.upstream, "switch", "-q", "main")
 
     def _tag(self, version: str) -> str:
         date = f"2026-10-{DATES[version]:02}T00:00:00+00:00"
