@@ -180,8 +180,9 @@ def run_sweep(args: argparse.Namespace, cases: list["Case"], options: Options) -
     port = importlib.import_module(gdn_arms.PORT)
     tiles = cli.numbers(args.tiles, "--tiles") if args.tiles else port.VALUE_TILES
     warps = cli.numbers(args.warps, "--warps")
+    rows = getattr(port, "ROWS_AT_ONCE", gdn_case.HEAD_DIM)
     by_state = {
-        state: gdn_sweep.settings(tiles, warps, dtype.itemsize)
+        state: gdn_sweep.settings(tiles, warps, dtype.itemsize, rows)
         for state, dtype in gdn_case.STATES.items()
     }
     for state, found in by_state.items():

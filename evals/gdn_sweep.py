@@ -35,15 +35,20 @@ class Setting:
 
 
 def settings(
-    tiles: Sequence[int], warps: Sequence[int], state_bytes: int
+    tiles: Sequence[int], warps: Sequence[int], state_bytes: int, rows: int
 ) -> list[Setting]:
-    """The rule, each tile with the launcher's own warps, and each tile with each number
-    of warps that can hold it.
+    """The rule, each tile with the launcher's own warps, and with all that can hold it.
+
+    Args:
+        tiles: Value rows of a program.
+        warps: Warps of a program.
+        state_bytes: Of one element of the state.
+        rows: Rows that a program holds at a time at most.
     """
     found = [Setting(), *(Setting(tile) for tile in tiles)]
     for tile in tiles:
         for number in warps:
-            held = tile * HEAD_DIM / (number * _WARP)
+            held = min(tile, rows) * HEAD_DIM / (number * _WARP)
             if held * state_bytes >= _LEAST_BYTES and held <= _MOST_ELEMENTS:
                 found.append(Setting(tile, number))
     return found

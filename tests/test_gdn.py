@@ -180,10 +180,12 @@ def test_a_black_box_may_run_anything_but_another_arms_kernels() -> None:
 
 
 def test_settings_of_the_sweep_fit_a_warp() -> None:
-    found = {s.name for s in gdn_sweep.settings((8, 32, 128), (1, 4, 16), 4)}
+    found = {s.name for s in gdn_sweep.settings((8, 32, 128), (1, 4, 16), 4, 128)}
     assert {"rule", "t8", "t8/w1", "t32/w1", "t32/w4", "t128/w16"} <= found
     assert "t128/w1" not in found
     assert "t8/w16" not in found
+    in_turns = {s.name for s in gdn_sweep.settings((128,), (1, 4), 4, 32)}
+    assert in_turns == {"rule", "t128", "t128/w1", "t128/w4"}
 
 
 def row(**more: object) -> dict:
