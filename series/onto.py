@@ -104,7 +104,7 @@ def begin(
                 old=repo.resolve(f"refs/heads/{manifest.series.branch}") or "",
                 onto=onto.name,
                 commit=onto.commit,
-                series=digest_series([source.mail for source in rebase.sources]),
+                series=digest_series(manifest),
                 manifest=str(series.absolute()),
                 switch=switch or own,
                 force=force,
@@ -129,6 +129,11 @@ def resume(build: Path, vllm: Path | None, say: Say, *, skip: bool = False) -> P
     with locked(session.folder), locked(repo.common):
         state = session.load()
         manifest = load_manifest(Path(state.manifest))
+        if digest_series(manifest) != state.series:
+            raise StateError(
+                "patches/ has changed since this rebase began.",
+                "Give it up and begin anew: apply.py abort",
+            )
         onto = Onto(state.onto, state.commit)
         waits = state.waiting.state == "conflict"
         if waits:
@@ -136,12 +141,6 @@ def resume(build: Path, vllm: Path | None, say: Say, *, skip: bool = False) -> P
         with rebase_over(
             repo, manifest, onto, say, anew=state.anew, objects=session.repo
         ) as rebase:
-            mails = [source.mail for source in rebase.sources]
-            if digest_series(mails) != state.series:
-                raise StateError(
-                    "patches/ has changed since this rebase began.",
-                    "Give it up and begin anew: apply.py abort",
-                )
             rebase.carrier.tip = state.tip
             if not waits:
                 # All was decided, and only the branch could not be moved.

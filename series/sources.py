@@ -12,7 +12,7 @@ from .carry import LANDED, Carrier, Source
 from .errors import SeriesError, UsageError
 from .evidence import History, require_probes
 from .git import Repository
-from .mail import ABSENT, Mail, read_mail
+from .mail import ABSENT, read_mail
 from .manifest import Manifest, Pin
 from .releases import (
     bring,
@@ -178,10 +178,10 @@ def _stepped(carrier: Carrier, source: Source, stone: Onto) -> Source:
     return source
 
 
-def digest_series(mails: list[Mail]) -> str:
+def digest_series(manifest: Manifest) -> str:
     """What tells whether patches/ has changed since a rebase began."""
-    digest = hashlib.sha256()
-    for mail in mails:
-        digest.update(f"{mail.name}\0{mail.author}\0{mail.date}\0".encode())
-        digest.update(mail.message.encode() + b"\0" + mail.diff)
+    digest = hashlib.sha256(f"{manifest.pin.tag}\0{manifest.pin.commit}".encode())
+    for path in manifest.files:
+        data = path.read_bytes()
+        digest.update(f"\0{path.name}\0{len(data)}\0".encode() + data)
     return digest.hexdigest()
