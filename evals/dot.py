@@ -26,7 +26,7 @@ if __name__ == "__main__":
 
 from evals import bench_tables, cli, machine, sensors, stats, vllm_tree  # noqa: E402
 from evals.blocks import Slot, plan  # noqa: E402
-from evals.gdn import CACHE_FACTOR, CONTROL  # noqa: E402
+from evals.gdn import CONTROL  # noqa: E402
 from series.errors import Exit, SeriesError  # noqa: E402
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def measure(case: "Case", args: argparse.Namespace) -> dict[str, Any]:
     """One case in this process: the median µs per call of every arm."""
     import torch
 
-    from evals import dot_arms, replay
+    from evals import dot_arms, gdn_case, replay
 
     arms = dot_arms.available(case)
     void = [dot_arms.disagreement(case, arm, args.seed) for arm in arms.values()]
@@ -97,7 +97,7 @@ def measure(case: "Case", args: argparse.Namespace) -> dict[str, Any]:
     sets = [dot_arms.make(case, args.seed)]
     kinds = {"warm": {name: spread(call) for name, call in calls.items()}}
     if not args.no_cold:
-        size = CACHE_FACTOR * replay.last_level_cache()
+        size = gdn_case.CACHE_FACTOR * replay.last_level_cache()
         evicted = torch.empty(size, dtype=torch.uint8, device="cuda")
 
         def after(call: Callable[..., object]) -> Callable[[Any], object]:

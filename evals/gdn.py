@@ -13,7 +13,6 @@ replay of each. An arm that disagrees, or ran other kernels than it claims, void
 run: exit code 1. Needs torch, triton, numpy, scipy, rich and a GPU, CUDA or ROCm.
 """
 
-import argparse
 import gc
 import sys
 import time
@@ -35,8 +34,6 @@ if TYPE_CHECKING:
 
 CONTROL = "control"
 LEAST_CALLS = 20
-CACHE_FACTOR = 4
-MOST_BYTES = 30 << 30
 
 
 @dataclass(frozen=True)
@@ -56,12 +53,6 @@ class Options:
     cache: int
     bandwidth: float
     seed: int
-
-
-def rotated(case: "Case", cache: int) -> int:
-    """Buffer sets whose states together exceed the cache four times over."""
-    sets = max(2, CACHE_FACTOR * cache // case.set_bytes + 1)
-    return max(2, min(sets, MOST_BYTES // case.set_bytes))
 
 
 def compared(runs: Sequence[tuple[Slot, float]], base: str, of: str) -> dict:
@@ -138,11 +129,11 @@ def run_case(
     ]
     if void:
         return row, void
-    number = rotated(case, options.cache)
+    number = gdn_case.rotated(case, options.cache)
     sets = [gdn_case.make(case, "cuda", options.seed + at) for at in range(number)]
     row["cold_sets"] = number
     row["cold_bytes"] = number * case.set_bytes
-    if row["cold_bytes"] < CACHE_FACTOR * options.cache:
+    if row["cold_bytes"] < gdn_case.CACHE_FACTOR * options.cache:
         void.append(f"{case.words()}: the cold sets do not exceed the cache")
     row |= measure(case, arms, sets, options)
     return row, void
@@ -169,39 +160,6 @@ def launches(
         if problem:
             void.append(f"{case.words()}: {name}: {problem}")
     return found, void
-
-
-def run_sweep(args: argparse.Namespace, cases: list["Case"], options: Options) -> list:
-    """Sweeps the cases, one result each."""
-    import importlib
-
-    from evals import gdn_arms, gdn_case, gdn_sweep
-
-    port = importlib.import_module(gdn_arms.PORT)
-    tiles = cli.numbers(args.tiles, "--tiles") if args.tiles else port.VALUE_TILES
-    warps = cli.numbers(args.warps, "--warps")
-    rows = getattr(port, "ROWS_AT_ONCE", gdn_case.HEAD_DIM)
-    by_state = {
-        state: gdn_sweep.settings(tiles, warps, dtype.itemsize, rows)
-        for state, dtype in gdn_case.STATES.items()
-    }
-    for state, found in by_state.items():
-        same = [case for case in cases if case.state == state]
-        if same:
-            failed = gdn_sweep.precompile(same, found, args.jobs)
-            by_state[state] = [one for one in found if one.name not in failed]
-            for name, why in failed.items():
-                print(f"sweep: {name} {state} left out: {why}", file=sys.stderr)
-    results = []
-    for case in cases:
-        print(f"sweep: {case.words()}", file=sys.stderr, flush=True)
-        number = rotated(case, options.cache)
-        sets = [gdn_case.make(case, "cuda", options.seed + n) for n in range(number)]
-        found = by_state[case.state]
-        results.append(
-            gdn_sweep.sweep(case, sets, found, max(1, options.blocks // 2), 5.0)
-        )
-    return results
 
 
 def main(argv: Sequence[str]) -> int:
@@ -238,7 +196,9 @@ def main(argv: Sequence[str]) -> int:
         rows.append({**row, "sensor": before})
         void += problems
     if args.sweep and not void:
-        for row, swept in zip(rows, run_sweep(args, cases, options), strict=True):
+        from evals import gdn_sweep
+
+        for row, swept in zip(rows, gdn_sweep.run(args, cases, options), strict=True):
             row["sweep"] = swept
     # Last: a profiler that ran may slow down the launches that follow.
     for row, case in zip(rows, cases, strict=True):

@@ -18,6 +18,10 @@ OUT_LIMIT = 6e-3
 # Largest error of a state over the largest state: fp32 sums, or one bf16 rounding.
 STATE_LIMIT = {"fp32": 2e-5, "bf16": 1.02 * 2**-8}
 
+CACHE_FACTOR = 4
+"""How many times the last-level cache the cold buffer sets exceed."""
+MOST_BYTES = 30 << 30
+
 Buffers = Mapping[str, Any]
 """What one call reads and writes, by the keyword names of the op."""
 
@@ -67,6 +71,12 @@ class Case:
     def words(self) -> str:
         """The case on one line."""
         return f"{self.shape} {self.state} {self.requests} requests"
+
+
+def rotated(case: Case, cache: int) -> int:
+    """Buffer sets whose states together exceed the cache four times over."""
+    sets = max(2, CACHE_FACTOR * cache // case.set_bytes + 1)
+    return max(2, min(sets, MOST_BYTES // case.set_bytes))
 
 
 def make(case: Case, device: str, seed: int) -> Buffers:

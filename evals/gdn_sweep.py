@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sweeps the port's update kernel: the rule's choice against the best there is."""
 
+import argparse
 import importlib
 import multiprocessing
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from evals import gdn_case, replay
+from evals import cli, gdn_case, replay
 from evals.blocks import plan
 from evals.gdn_arms import PORT
 from evals.gdn_case import HEAD_DIM, Buffers, Case
@@ -148,3 +150,36 @@ def sweep(
         "best": best,
         "rule_over_best": times["rule"] / times[best],
     }
+
+
+def run(args: argparse.Namespace, cases: Sequence[Case], options: Any) -> list[dict]:
+    """Sweeps the cases, one result each.
+
+    Args:
+        args: The words of the benchmark: tiles, warps, jobs.
+        cases: What to sweep.
+        options: How the benchmark measures.
+    """
+    port: Any = importlib.import_module(PORT)
+    tiles = cli.numbers(args.tiles, "--tiles") if args.tiles else port.VALUE_TILES
+    warps = cli.numbers(args.warps, "--warps")
+    rows = getattr(port, "ROWS_AT_ONCE", gdn_case.HEAD_DIM)
+    by_state = {
+        state: settings(tiles, warps, dtype.itemsize, rows)
+        for state, dtype in gdn_case.STATES.items()
+    }
+    for state, found in by_state.items():
+        same = [case for case in cases if case.state == state]
+        if same:
+            failed = precompile(same, found, args.jobs)
+            by_state[state] = [one for one in found if one.name not in failed]
+            for name, why in failed.items():
+                print(f"sweep: {name} {state} left out: {why}", file=sys.stderr)
+    results = []
+    for case in cases:
+        print(f"sweep: {case.words()}", file=sys.stderr, flush=True)
+        number = gdn_case.rotated(case, options.cache)
+        sets = [gdn_case.make(case, "cuda", options.seed + n) for n in range(number)]
+        found = by_state[case.state]
+        results.append(sweep(case, sets, found, max(1, options.blocks // 2), 5.0))
+    return results

@@ -7,6 +7,7 @@ import importlib.util
 import sys
 import tarfile
 import tempfile
+import warnings
 from pathlib import Path
 from types import ModuleType
 
@@ -34,6 +35,8 @@ def prepare() -> Path:
     Raises:
         TreeError: No vLLM is on the module path.
     """
+    # A tree is no build: it has no commit of its own to warn about.
+    warnings.filterwarnings("ignore", "Failed to read commit hash", RuntimeWarning)
     found = importlib.util.find_spec("vllm")
     if found is None or not found.submodule_search_locations:
         raise TreeError(

@@ -148,8 +148,8 @@ def test_traffic_is_counted_as_the_anchors_do() -> None:
 def test_cold_sets_exceed_the_cache_four_times() -> None:
     small, large = Case((16, 32), "bf16", 1), Case((16, 48), "fp32", 128)
     cache = 60 << 20
-    assert gdn.rotated(small, cache) * small.set_bytes > 4 * cache
-    assert gdn.rotated(large, cache) == 2
+    assert gdn_case.rotated(small, cache) * small.set_bytes > 4 * cache
+    assert gdn_case.rotated(large, cache) == 2
 
 
 CLAIMS = {r"^_update": 1, r"^_norm": 1}

@@ -4,13 +4,23 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="the benchmark's inputs are torch tensors")
 pytest.importorskip("scipy", reason="the statistics need requirements/evals.txt")
 
-from evals import cli, gdn, gdn_arms, gdn_case, machine, replay, sensors  # noqa: E402
+from evals import (  # noqa: E402
+    cli,
+    gdn,
+    gdn_arms,
+    gdn_case,
+    gdn_sweep,
+    machine,
+    replay,
+    sensors,
+)
 from evals import vllm_tree as tree  # noqa: E402
 from evals.gdn_arms import Arm  # noqa: E402
 from evals.gdn_case import Buffers, Case  # noqa: E402
@@ -56,8 +66,9 @@ class Gpu:
         return run
 
     def capture(self, call, sets, calls, sample_ms) -> Graph:
-        self.log.append(("capture", call.arm, len(sets)))
-        return Graph(call.arm, len(sets), calls)
+        arm = getattr(call, "arm", "port")
+        self.log.append(("capture", arm, len(sets)))
+        return Graph(arm, len(sets), calls)
 
     def sample(self, graph: Graph) -> float:
         self.log.append(("sample", graph.arm, graph.sets))
@@ -169,6 +180,30 @@ def test_an_arm_that_ran_other_kernels_voids_the_run(
     assert code == 1
     assert says in capsys.readouterr().err
     assert len(found["void"]) == 1
+
+
+def test_the_sweep_names_the_rules_choice_and_the_best(
+    gpu: Gpu,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    launched = []
+    port = SimpleNamespace(
+        VALUE_TILES=(32, 64),
+        pick_value_tile=lambda pairs, units: 64,
+        _launch=lambda **words: launched.append(port.pick_value_tile(2, 1)),
+    )
+    monkeypatch.setattr(gdn_sweep.importlib, "import_module", lambda name: port)
+    said = {"t64/w2": "OutOfResources: registers"}
+    monkeypatch.setattr(gdn_sweep, "precompile", lambda *_: said)
+    code, found = run(tmp_path, "--sweep", "--warps", "2,4", "--requests", "1")
+    assert code == 0
+    swept = found["cases"][0]["sweep"]
+    assert set(swept["samples"]) == {"rule", "t32", "t64", "t32/w2", "t32/w4", "t64/w4"}
+    assert (swept["chosen"], swept["rule_over_best"]) == (64, 1.0)
+    assert launched
+    assert "t64/w2 fp32 left out: OutOfResources" in capsys.readouterr().err
 
 
 def test_an_arm_that_is_not_there_is_refused(
