@@ -173,7 +173,7 @@ def test_an_interrupt_keeps_what_is_done_and_resume_goes_on(tmp_path: Path) -> N
 
 
 def test_a_failing_arm_is_named_with_its_last_words(tmp_path: Path) -> None:
-    bad = f"{sys.executable} -c 'import sys; sys.exit(\"no memory left\")'"
+    bad = f"'{sys.executable}' -c 'import sys; sys.exit(\"no memory left\")'"
     done = run(tmp_path / "out", "--arm", f"a={bad}", "--arm", f"b={bad}")
     assert done.returncode == Exit.FAILURE
     assert "a ended with 1" in done.stderr
