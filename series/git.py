@@ -77,6 +77,7 @@ class Repository:
             SeriesError: path cannot be used: it says why and what to do.
         """
         _require_folder(path)
+        path = path.absolute()
         say = ["rev-parse", "--path-format=absolute"]
         try:
             out = _run(
