@@ -40,6 +40,8 @@ def lay_out(
 ) -> None:
     """Check the tip out and put the conflicting patch on it, marks and all."""
     repo = session.repo
+    # A git that was killed here has left it; the session is held, and all ours.
+    (repo.gitdir / "index.lock").unlink(missing_ok=True)
     scratch.give(repo)
     tree = tree_with(scratch, tip, {f.onto: f.result for f in files})
     scratch.give(repo)

@@ -181,4 +181,3 @@ class History:
 def _patch_id(repo: Repository, diff: bytes) -> str:
     out = repo.git("patch-id", "--stable", stdin=diff)
     return out.decode().partition(" ")[0]
-

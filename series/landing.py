@@ -69,7 +69,8 @@ def land(
             "adaptation.",
         )
     finish_switch(repo, branch, own=state.own)
-    if (repo.resolve(f"refs/heads/{branch}") or "") != state.old:
+    # A run that was killed after it had moved the branch finds it done.
+    if (repo.resolve(f"refs/heads/{branch}") or "") not in (state.old, tip):
         raise LandingError(
             f"The branch {branch} has moved since this rebase began.",
             "Nothing was moved. Give the rebase up and begin anew: apply.py abort",

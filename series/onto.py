@@ -21,6 +21,7 @@ from .manifest import Manifest, load_manifest
 from .sources import Onto, Rebase, digest_series, find_onto, rebase_over
 from .stack import commit_mail
 from .state import Session, State, StateError, new_session, session_for, the_session
+from .switch import finish_switch
 from .target import Say
 from .threeway import Clash, merge_patch
 from .tree import tree_at
@@ -91,6 +92,8 @@ def begin(
                 "Finish it (apply.py continue | skip) or give it up (apply.py abort).",
             )
         own = vllm is None
+        if own:
+            finish_switch(repo, manifest.series.branch, own=True)
         if own and not force:
             require_quiet(repo, own=True)
         onto = find_onto(repo, manifest, name, build, say, own=own)
@@ -136,7 +139,7 @@ def resume(build: Path, vllm: Path | None, say: Say, *, skip: bool = False) -> P
             )
         onto = Onto(state.onto, state.commit)
         waits = state.waiting.state == "conflict"
-        if waits:
+        if waits and state.ready:
             desk.require_untouched(session, state)
         with rebase_over(
             repo, manifest, onto, say, anew=state.anew, objects=session.repo
