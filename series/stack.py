@@ -67,7 +67,10 @@ def build_stack(scratch: Scratch, base: str, mails: list[Mail]) -> list[str]:
             scratch.git("apply", "--cached", "--whitespace=nowarn", stdin=mail.diff)
         except GitError as error:
             said = error.stderr.strip().replace("\n", " / ")
-            raise PatchError(f"{mail.name} does not apply: {said}") from error
+            raise PatchError(
+                f"{mail.name} does not apply: {said}",
+                "Restore it from git, or write it anew with `apply.py export`.",
+            ) from error
         # Blobs that no patch touches may be absent from a partial clone.
         tree = scratch.line("write-tree", "--missing-ok")
         _require_changes(scratch, mail, parent_tree, tree)
