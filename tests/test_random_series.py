@@ -144,9 +144,9 @@ def build(root: Path, series: list, upstream_edits: list) -> World | None:
         (patches / str(number)).rename(patches / f"{number:04}-patch.patch")
     (patches / "series.toml").write_text(text)
     git(upstream, "switch", "-q", "main")
-    for which in upstream_edits:
+    for number, which in enumerate(upstream_edits):
         change(upstream, which, "upstream")
-        (upstream / "always.txt").write_text(repr(which))
+        (upstream / "always.txt").write_text(f"{number}\n")
         commit(upstream, "Upstream\n")
     git(upstream, "branch", "-q", "-D", "work")
     world = World(root)
