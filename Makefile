@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help apply test check export bench codegen report bundle clean
+.PHONY: help apply test check export bench codegen report bundle pr clean
 
 # Only what stands on make's own command line counts: PYTHON or VLLM in the environment
 # may mean something else. make exports those, so "$$NAME" keeps any character.
@@ -16,7 +16,7 @@ environment = @command -v python3 >/dev/null \
 
 help: ## print this
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
-	@echo 'VLLM=clone  PYTHON=interpreter  SWITCH=1  OUT=folder  OP=dot|gdn  ARGS="more arguments"'
+	@echo 'VLLM=clone  PYTHON=interpreter  SWITCH=1  OUT=folder  OP=dot|gdn  NAME=change-set  ONTO=release  ARGS="more arguments"'
 
 apply: ## put the series on the pinned tree in build/vllm, or on the clone VLLM= names
 	$(environment) apply
@@ -53,6 +53,11 @@ report: ## write the page of all records, build/report/index.html; needs no GPU
 bundle: ## pack the patched tree for a GPU machine without vLLM or network
 	$(environment) apply
 	@$(python) evals/bundle.py $(call option,VLLM,--vllm) $(call option,OUT,--out) $(ARGS)
+
+pr: ## make the change set NAME= ready for upstream (branch, patches, body); pushes nothing
+	$(environment) apply
+	@$(python) apply.py pr $(if $(call given,NAME),"$$NAME") $(call option,VLLM,--vllm) \
+		$(call option,ONTO,--onto) $(ARGS)
 
 clean: ## remove caches and bundles; build/vllm, your branches and .venv stay
 	@rm -rf build/test build/bundle build/wheels .pytest_cache .mypy_cache .ruff_cache
