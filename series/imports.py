@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .git import Repository
+from .locks import locked
 
 _LIMIT_S = 300
 # Prints one JSON list: module, what is wrong (or nothing), what is not installed.
@@ -72,7 +73,8 @@ def import_faults(jobs: list[Import], python: str, cache: Path) -> list[list[str
         cache: A folder for answers and exported trees.
     """
     cache.mkdir(parents=True, exist_ok=True)
-    with ThreadPoolExecutor(min(2, os.cpu_count() or 1)) as pool:
+    with locked(cache), ThreadPoolExecutor(min(2, os.cpu_count() or 1)) as pool:
+        _sweep(cache)
         return list(pool.map(lambda job: _faults(job, python, cache), jobs))
 
 
@@ -135,7 +137,7 @@ def _run(job: Import, python: str, root: Path) -> list[str]:
     return [f"{name} does not import: {w}" for name, w, _ in json.loads(said) if w]
 
 
-def sweep(cache: Path) -> None:
+def _sweep(cache: Path) -> None:
     """Remove exported trees that killed runs have left."""
     for left in cache.glob("tree-*"):
         shutil.rmtree(left, ignore_errors=True)

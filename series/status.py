@@ -84,7 +84,7 @@ def _branch(repo: Repository, manifest: Manifest) -> tuple[str, str]:
     with scratch_over(repo) as scratch:
         there = commits_between(repo, scratch, base, tip)
         if there is None:
-            return where, "the branch does not stand on the pinned commit"
+            return where, _elsewhere(repo, name, tip)
         try:
             built = build_series(repo, scratch, manifest, _no_fetch)
         except SeriesError as error:
@@ -99,3 +99,12 @@ def _branch(repo: Repository, manifest: Manifest) -> tuple[str, str]:
 def _no_fetch(line: str) -> None:
     """Stand in for the word before a fetch, which looking must not do."""
     raise TargetError("blobs are missing from this partial clone.")
+
+
+def _elsewhere(repo: Repository, name: str, tip: str) -> str:
+    """Where a branch stands that is not on the pin."""
+    base = repo.resolve(f"refs/series/base/{name}")
+    if base is None or recorded_tip(repo, name) != tip:
+        return "the branch does not stand on the pinned commit"
+    told = repo.ask("describe", "--tags", "--exact-match", base) or base[:12]
+    return f"on {told}, not on the pin: `apply.py apply` puts it back there"

@@ -429,3 +429,13 @@ def test_a_partial_clone(lab: Lab, said) -> None:
     assert subjects(clone, "v0.33.0..rocm-series") == TITLES
     ours = Repository.find(clone).git("ls-tree", "-r", "--name-only", "rocm-series")
     assert b".github/PULL_REQUEST_TEMPLATE.md" in ours
+
+
+def test_the_status_says_where_the_branch_is(lab: Lab, said) -> None:
+    from series.status import look
+
+    lab.release("0.33.0", add("vllm/more.py", "more = 1\n"))
+    lab.own()
+    assert look(lab.toml, lab.build, None).sync == "in sync with patches/"
+    begin(lab, "0.33.0", said)
+    assert look(lab.toml, lab.build, None).sync.startswith("on v0.33.0, not on the pin")
