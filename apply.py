@@ -7,14 +7,16 @@ import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
 
 import typer
 
+from series import upkeep
 from series.errors import Exit, SeriesError
+from series.upkeep import Json, Vllm
 
 HERE = Path(__file__).resolve().parent
 
@@ -26,16 +28,7 @@ app = typer.Typer(
 )
 
 
-@dataclass
-class Setting:
-    """Where this run reads the series and builds the tree."""
-
-    series: Path = HERE / "patches" / "series.toml"
-    build: Path = HERE / "build"
-    debug: bool = False
-
-
-SETTING = Setting()
+SETTING = upkeep.Setting(HERE)
 
 
 @app.callback()
@@ -88,13 +81,6 @@ def error_handler() -> Iterator[None]:
         raise typer.Exit(Exit.FAILURE) from error
 
 
-Vllm = Annotated[
-    Path | None,
-    typer.Option("--vllm", help="Your clone of vLLM; left out: build/vllm."),
-]
-Json = Annotated[bool, typer.Option("--json", help="Data instead of text.")]
-
-
 @app.command()
 def apply(
     vllm: Vllm = None,
@@ -128,9 +114,11 @@ def apply(
 
         series, build = SETTING.series, SETTING.build
         if onto is not None:
+            from series.onto import begin
+
             options: dict[str, Any] = {"switch": switch, "force": force, "anew": anew}
             options |= {"vllm": vllm, "edit": tuple(edit or ())}
-            step("begin", series, build, onto, as_json=as_json, **options)
+            upkeep.step(begin, series, build, onto, as_json=as_json, **options)
             return
         if vllm is None:
             outcome = commands.apply_own(series, build, archive, force=force)
@@ -180,139 +168,7 @@ def status(vllm: Vllm = None, as_json: Json = False) -> None:
             progress.print_waiting(SETTING.build)
 
 
-def step(name: str, *words: Any, as_json: bool, **options: Any) -> None:
-    """Run one step of a rebase; a conflict ends it with exit code 3."""
-    from series import onto, progress, report
-
-    done = getattr(onto, name)(*words, report.say, **options)
-    if as_json:
-        report.print_data(progress.progress_data(done))
-    else:
-        progress.print_progress(done)
-    if conflict := progress.conflict_of(done):
-        raise conflict
-
-
-@app.command("continue")
-def continue_(vllm: Vllm = None, as_json: Json = False) -> None:
-    """Take the resolution of a conflict, and go on with the next patch."""
-    with error_handler():
-        step("resume", SETTING.build, vllm, as_json=as_json)
-
-
-@app.command()
-def skip(vllm: Vllm = None, as_json: Json = False) -> None:
-    """Leave the conflicting patch out, and go on with the next one."""
-    with error_handler():
-        step("resume", SETTING.build, vllm, as_json=as_json, skip=True)
-
-
-@app.command()
-def abort(vllm: Vllm = None) -> None:
-    """Give a waiting rebase up; nothing else was changed by it."""
-    with error_handler():
-        from series import onto, report
-
-        state, _ = onto.abort(SETTING.build, vllm)
-        report.say(
-            f"Gave the rebase onto {state.onto} up; {state.branch} is where it was. "
-            "Resolutions that were kept stay in patches/onto/."
-        )
-
-
-@app.command()
-def check(
-    vllm: Vllm = None,
-    onto: Annotated[
-        list[str] | None,
-        typer.Option("--onto", help="Releases, or revisions of the clone, alone."),
-    ] = None,
-    python: Annotated[
-        str, typer.Option("--python", help="An interpreter with torch, to import in.")
-    ] = "",
-    summary: Annotated[
-        Path | None, typer.Option("--markdown", help="Add the table to this file.")
-    ] = None,
-    record: Annotated[
-        bool, typer.Option("--record", help="Make these outcomes the expected ones.")
-    ] = False,
-    as_json: Json = False,
-) -> None:
-    """Try every patch on every release, and on a clone's main; changes nothing."""
-    with error_handler():
-        from series import checking, report
-
-        words = (SETTING.series, SETTING.build, report.say)
-        good = checking.run(*words, vllm, onto, python, summary, record, as_json)
-        if not good:
-            raise typer.Exit(Exit.CONFLICT)
-
-
-@app.command()
-def pr(
-    name: Annotated[str, typer.Argument(help="A change set of series.toml.")],
-    vllm: Vllm = None,
-    onto: Annotated[
-        str | None,
-        typer.Option("--onto", help="The newest upstream; left out, the pin."),
-    ] = None,
-    anyway: Annotated[
-        bool, typer.Option("--anyway", help="Though it looks merged or covered.")
-    ] = False,
-    lint: Annotated[bool, typer.Option(help="Run upstream's linters.")] = True,
-    as_json: Json = False,
-) -> None:
-    """Make a change set ready for upstream: branch, patches, body; never pushes."""
-    with error_handler():
-        from series import progress, report
-        from series.submit import submit
-
-        results = HERE / "evals" / "results"
-        words = (SETTING.series, SETTING.build, name, results, report.say)
-        made = submit(*words, vllm=vllm, onto=onto, anyway=anyway, lint=lint)
-        if as_json:
-            report.print_data(asdict(made))
-        else:
-            progress.print_submission(made)
-
-
-@app.command()
-def repin(
-    to: Annotated[str, typer.Argument(help="A recorded release, or its commit.")],
-    vllm: Annotated[
-        Path | None,
-        typer.Option("--vllm", help="A clone, to record all 40 digits of the commit."),
-    ] = None,
-    test: Annotated[
-        bool, typer.Option(help="Make the new tree and run its tests afterwards.")
-    ] = True,
-    as_json: Json = False,
-) -> None:
-    """Move the pin: rebase, export, series.toml and outcomes, in one change."""
-    with error_handler():
-        from series import progress, renew, report
-        from series.repin import repin as move_pin
-
-        series, build = SETTING.series, SETTING.build
-        done = move_pin(series, build, to, report.say, clone=vllm)
-        if as_json:
-            report.print_data(asdict(done))
-        else:
-            progress.print_repinned(done)
-        if test:
-            renew.renew(series, build, done.old)
-            renew.run_tests(HERE)
-
-
-@app.command()
-def readapt(release: Annotated[str, typer.Argument(help="The release.")]) -> None:
-    """Make the adaptations to a release anew, after patches were amended."""
-    with error_handler():
-        from series import report
-        from series.readapt import readapt as make_anew
-
-        made = make_anew(SETTING.series, SETTING.build, release, report.say)
-        print(*[f"wrote {path}" for path in made] or ["Nothing to do."], sep="\n")
+upkeep.add_commands(app, SETTING, error_handler)
 
 
 def main() -> None:

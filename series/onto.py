@@ -9,8 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from . import adapt, desk
-from .adapt import folder_for
+from . import desk
 from .carry import LANDED, Source, Step
 from .checkout import require_quiet
 from .errors import SeriesError
@@ -18,9 +17,8 @@ from .git import Repository, require_git
 from .landing import Landed, land
 from .locks import locked
 from .manifest import Manifest, load_manifest
-from .sources import Onto, Rebase, digest_series, find_onto, rebase_over
-from .stack import commit_mail
-from .state import Session, State, StateError, new_session, session_for, the_session
+from .sources import Rebase, digest_series, find_onto, rebase_over
+from .state import Session, State, StateError, new_session, session_for
 from .switch import finish_switch
 from .target import Say
 from .threeway import Clash, merge_patch
@@ -115,62 +113,10 @@ def begin(
                 edit=edit,
                 tip=onto.commit,
             )
-            return _go_on(rebase, manifest, state, None, build, say)
+            return go_on(rebase, manifest, state, None, build, say)
 
 
-def resume(build: Path, vllm: Path | None, say: Say, *, skip: bool = False) -> Progress:
-    """Take the resolution of the waiting patch, or leave the patch out, and go on.
-
-    Raises:
-        SeriesError: No rebase waits, the conflict is not resolved, or something has
-            changed since.
-    """
-    require_git()
-    session = the_session(build, vllm)
-    repo = session.load().repo
-    _require_present(repo, session.load())
-    with locked(session.folder), locked(repo.common):
-        state = session.load()
-        manifest = load_manifest(Path(state.manifest))
-        if digest_series(manifest) != state.series:
-            raise StateError(
-                "patches/ has changed since this rebase began.",
-                "Give it up and begin anew: apply.py abort",
-            )
-        onto = Onto(state.onto, state.commit)
-        waits = state.waiting.state == "conflict"
-        if waits and state.ready:
-            desk.require_untouched(session, state)
-        with rebase_over(
-            repo, manifest, onto, say, anew=state.anew, objects=session.repo
-        ) as rebase:
-            rebase.carrier.tip = state.tip
-            if not waits:
-                # All was decided, and only the branch could not be moved.
-                return _go_on(rebase, manifest, state, session, build, say)
-            if not state.ready:
-                return _lay_out_again(rebase, session, state)
-            take = _skip if skip else _take
-            state, recorded = take(rebase, session, state, manifest)
-            return _go_on(rebase, manifest, state, session, build, say, recorded)
-
-
-def abort(build: Path, vllm: Path | None) -> tuple[State, Session]:
-    """Forget a waiting rebase; nothing else was changed by it.
-
-    Raises:
-        SeriesError: No rebase waits, or its work tree is in use.
-    """
-    session = the_session(build, vllm)
-    with locked(session.folder):
-        state = session.load()
-        if session.tree.exists():
-            desk.require_idle(session)
-        session.remove()
-    return state, session
-
-
-def _go_on(
+def go_on(
     rebase: Rebase,
     manifest: Manifest,
     state: State,
@@ -180,11 +126,11 @@ def _go_on(
     recorded: tuple[Path, ...] = (),
 ) -> Progress:
     """Carry what is left; land the branch, or wait at the first conflict."""
-    for source in _left_out(rebase, state):
+    for source in left_out(rebase, state):
         rebase.carrier.give_up(source)
     total = len(rebase.sources)
     for source in rebase.sources[len(state.steps) :]:
-        step = _carry(rebase, source, state)
+        step = carry_one(rebase, source, state)
         state = replace(state, steps=(*state.steps, step))
         if step.state != "conflict":
             state = replace(state, tip=rebase.carrier.tip)
@@ -210,7 +156,7 @@ def _go_on(
     )
 
 
-def _carry(rebase: Rebase, source: Source, state: State) -> Step:
+def carry_one(rebase: Rebase, source: Source, state: State) -> Step:
     """Carry a patch; one that is to be edited stops as if it were in conflict."""
     carrier = rebase.carrier
     tip = carrier.tip
@@ -223,56 +169,9 @@ def _carry(rebase: Rebase, source: Source, state: State) -> Step:
     return replace(step, state="conflict", commit="", clashes=(clash,))
 
 
-def _left_out(rebase: Rebase, state: State) -> list[Source]:
+def left_out(rebase: Rebase, state: State) -> list[Source]:
     return [
         source
         for source, step in zip(rebase.sources, state.steps, strict=False)
         if step.state == "skipped"
     ]
-
-
-def _lay_out_again(rebase: Rebase, session: Session, state: State) -> Progress:
-    """A killed run had not laid the conflict out yet: do it now."""
-    for source in _left_out(rebase, state):
-        rebase.carrier.give_up(source)
-    _carry(rebase, rebase.sources[len(state.steps) - 1], state)
-    desk.lay_out(session, rebase.scratch, state.tip, rebase.carrier.files)
-    session.save(replace(state, ready=True))
-    total = len(rebase.sources)
-    return Progress(state.onto, state.commit, state.steps, total, session.tree)
-
-
-def _take(
-    rebase: Rebase, session: Session, state: State, manifest: Manifest
-) -> tuple[State, tuple[Path, ...]]:
-    """The person's resolution as a commit, kept as an adaptation as well."""
-    source = rebase.sources[len(state.steps) - 1]
-    tree = desk.resolved_tree(session, state)
-    commit = commit_mail(rebase.scratch, source.mail, state.tip, tree)
-    folder = folder_for(manifest, state.onto)
-    name, mail = source.patch.file, source.mail
-    path = adapt.record(rebase.scratch, folder, name, mail, state.tip, commit)
-    rebase.carrier.tip = commit
-    waiting = state.waiting
-    step = Step(waiting.file, waiting.title, "resolved", "by hand", commit=commit)
-    return replace(state, tip=commit, steps=(*state.steps[:-1], step)), (path,)
-
-
-def _skip(
-    rebase: Rebase, session: Session, state: State, manifest: Manifest
-) -> tuple[State, tuple[Path, ...]]:
-    waiting = state.waiting
-    step = Step(waiting.file, waiting.title, "skipped", "by hand")
-    return replace(state, steps=(*state.steps[:-1], step)), ()
-
-
-def _require_present(repo: Repository, state: State) -> None:
-    if not Path(state.common).exists():
-        raise StateError(
-            f"{state.common} is gone.", "Give the rebase up: apply.py abort"
-        )
-    if repo.resolve(f"{state.commit}^{{commit}}") is None:
-        raise StateError(
-            f"{state.onto} ({state.commit[:12]}) is no longer in {state.common}.",
-            "Fetch it again, or give the rebase up: apply.py abort",
-        )

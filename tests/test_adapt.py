@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from series import adapt, onto
+from series import adapt, resuming
 from series.errors import SeriesError
 from series.mail import read_mail
 from series.readapt import ReadaptError, readapt
@@ -159,6 +159,6 @@ def test_a_resolution_is_kept_though_the_rest_is_given_up(lab: Lab, said) -> Non
     resolve(begin(lab, "0.33.0", said).tree)
     done = resume(lab, said)
     assert states(done) == ["resolved", "conflict"]
-    onto.abort(lab.build, None)
+    resuming.abort(lab.build, None)
     again = begin(lab, "0.33.0", said)
     assert states(again) == ["adapted", "conflict"]

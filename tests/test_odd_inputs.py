@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from series import onto
+from series import onto, resuming
 from series.check import check
 from series.errors import SeriesError
 from series.git import Repository
@@ -268,7 +268,7 @@ def test_a_clone_of_another_user(lab: Lab, said) -> None:
     for act in (
         lambda: begin(lab, "v0.33.0", said, vllm=clone),
         lambda: check(lab.manifest, lab.build, said, clone=clone),
-        lambda: onto.abort(lab.build, clone),
+        lambda: resuming.abort(lab.build, clone),
     ):
         with pytest.raises(SeriesError, match="belongs to another user") as caught:
             act()
@@ -292,7 +292,7 @@ def test_a_disk_that_fills(lab: Lab, said, tmp_path: Path) -> None:
         assert seen_state(clone) == before
         for session in sessions(small):
             assert not session.load().ready
-            onto.abort(small, clone)
+            resuming.abort(small, clone)
         assert list(sessions(small)) == []
     finally:
         subprocess.run(["umount", str(small)], check=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from series import onto
+from series import onto, resuming
 from series.errors import SeriesError, UsageError
 from series.git import Repository
 from series.state import StateError, sessions
@@ -27,7 +27,7 @@ def begin(lab: Lab, name: str, said, **options):
 
 
 def resume(lab: Lab, said, vllm: Path | None = None, **options):
-    return onto.resume(lab.build, vllm, said, **options)
+    return resuming.resume(lab.build, vllm, said, **options)
 
 
 def resolve(tree: Path) -> None:
@@ -189,13 +189,13 @@ def test_abort_leaves_no_trace(lab: Lab, said) -> None:
     before = seen_state(clone)
     done = begin(lab, "v0.33.0", said, vllm=clone)
     resolve(done.tree)
-    state, session = onto.abort(lab.build, None)
+    state, session = resuming.abort(lab.build, None)
     assert state.onto == "v0.33.0"
     assert not session.folder.exists()
     assert seen_state(clone) == before
     assert git(clone, "for-each-ref", "refs/heads/rocm-series") == ""
     with pytest.raises(StateError, match="No rebase"):
-        onto.abort(lab.build, None)
+        resuming.abort(lab.build, None)
 
 
 def test_another_process_in_another_folder_goes_on(lab: Lab, said, tmp_path) -> None:
@@ -232,11 +232,11 @@ def test_two_rebases_need_a_name(lab: Lab, said, monkeypatch) -> None:
     begin(lab, "0.33.0", said)
     begin(lab, "v0.33.0", said, vllm=clone)
     with pytest.raises(StateError, match="Several") as caught:
-        onto.abort(lab.build, None)
+        resuming.abort(lab.build, None)
     assert "--vllm" in caught.value.hint
     # Inside one of the two it is clear which is meant.
     monkeypatch.chdir(clone)
-    state, _ = onto.abort(lab.build, None)
+    state, _ = resuming.abort(lab.build, None)
     assert state.worktree == str(clone)
 
 
@@ -264,10 +264,10 @@ def test_a_users_own_session_is_refused_and_kept(lab: Lab, said, what: str) -> N
         resume(lab, said, clone)
     assert "of your own" in caught.value.hint
     with pytest.raises(StateError):
-        onto.abort(lab.build, clone)
+        resuming.abort(lab.build, clone)
     done = begin(lab, "v0.33.0", said, vllm=clone)
     assert done.tree
-    onto.abort(lab.build, clone)
+    resuming.abort(lab.build, clone)
     assert seen_state(clone) == before
 
 
@@ -276,7 +276,7 @@ def test_a_rebase_inside_the_conflicts_tree_is_not_ours(lab: Lab, said) -> None:
     lab.own()
     tree = begin(lab, "0.33.0", said).tree
     (tree / ".git/MERGE_HEAD").write_text("0" * 40 + "\n")
-    for act in (lambda: resume(lab, said), lambda: onto.abort(lab.build, None)):
+    for act in (lambda: resume(lab, said), lambda: resuming.abort(lab.build, None)):
         with pytest.raises(SeriesError, match="in the middle of a merge"):
             act()
     (tree / ".git/MERGE_HEAD").unlink()
@@ -398,7 +398,7 @@ def test_a_gone_repository(lab: Lab, said) -> None:
     shutil.rmtree(clone)
     with pytest.raises(StateError, match="is gone"):
         resume(lab, said)
-    onto.abort(lab.build, None)
+    resuming.abort(lab.build, None)
     assert list(sessions(lab.build)) == []
 
 

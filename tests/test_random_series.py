@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from series import health, onto
+from series import health, onto, resuming
 from series.commands import apply_to
 from series.errors import SeriesError
 from series.git import Repository
@@ -194,13 +194,13 @@ def act(world: World, name: str) -> None:
         if name == "begin":
             onto.begin(world.toml, world.build, "origin/main", quiet, vllm=world.clone)
         elif name == "abort":
-            onto.abort(world.build, None)
+            resuming.abort(world.build, None)
         elif name == "apply":
             apply_to(world.toml, world.clone, switch=False, force=False)
         else:
             if name == "resolve":
                 resolve_all(world)
-            onto.resume(world.build, None, quiet, skip=name == "skip")
+            resuming.resume(world.build, None, quiet, skip=name == "skip")
     except SeriesError:
         pass
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from series import onto, renew
+from series import renew, resuming
 from series.check import check
 from series.commands import apply_own, export
 from series.errors import ConflictError, SeriesError, UsageError
@@ -217,4 +217,4 @@ def test_by_way_of_a_waiting_rebase(lab: Lab, said) -> None:
     repin(lab.toml, lab.build, "0.33.0", said)
     with pytest.raises(SeriesError, match="patches/ has changed"):
         resume(lab, said)
-    onto.abort(lab.build, None)
+    resuming.abort(lab.build, None)

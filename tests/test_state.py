@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from series import onto
+from series import resuming
 from series.carry import Step
 from series.errors import SeriesError
 from series.git import Repository
@@ -65,7 +65,7 @@ def test_a_damaged_state_is_one_message(tmp_path: Path, text: str) -> None:
     folder.mkdir(parents=True)
     (folder / "state.json").write_text(text)
     with pytest.raises(StateError, match=r"state\.json cannot be read") as caught:
-        onto.abort(tmp_path / "build", None)
+        resuming.abort(tmp_path / "build", None)
     assert f"rm -r '{folder}'" in caught.value.hint
 
 
