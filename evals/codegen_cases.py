@@ -99,7 +99,6 @@ class Gdn:
     state: str = "fp32"
     ratio: int = 2
     tokens: int = 4
-    aligned: bool = True
     small_pool: bool = False
     activation: str = "silu"
     weights: str = "fp32"
@@ -111,7 +110,6 @@ class Gdn:
         for name in ("ratio", "tokens", "activation", "weights"):
             if getattr(self, name) != getattr(usual, name):
                 said.append(f"{name} {getattr(self, name)}")
-        said += ["unaligned rows"] * (not self.aligned)
         said += ["pool below 2 GiB"] * self.small_pool
         return ", ".join(said)
 
@@ -119,9 +117,7 @@ class Gdn:
         """Calls the port for a batch of so many requests."""
         gdn: Any = importlib.import_module(GDN)
         H, HV, L = 16, 16 * self.ratio, requests * self.tokens
-        # A row that is no multiple of 16 bytes keeps the launcher from wide loads.
-        odd = 0 if self.aligned else 4
-        row = empty(L, (2 * H + 2 * HV) * 128 + odd)
+        row = empty(L, (2 * H + 2 * HV) * 128)
         qkv, gate = (2 * H + HV) * 128, HV * 128
         b, a = empty(L, 2 * HV).chunk(2, dim=-1)
         ints = partial(empty, dtype=torch.int32)
@@ -153,7 +149,6 @@ def gdn_kinds() -> list[Gdn]:
         kinds += [Gdn(state, ratio=r) for r in gdn.HEAD_RATIOS if r != 2]
         kinds += [Gdn(state, tokens=t) for t in (1, 2, 3, gdn.MAX_MTP_TOKENS)]
         kinds += [
-            Gdn(state, aligned=False),
             Gdn(state, small_pool=True),
             Gdn(state, activation="sigmoid"),
             Gdn(state, weights="bf16"),

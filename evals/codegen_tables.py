@@ -24,7 +24,7 @@ def summary(entries: Sequence[Entry]) -> list[list[str]]:
         spilling = [sum(e[kind] > 0 for e in same) for kind in SPILLS]
         registers = [entry["vgprs"] for entry in same]
         occupancy = [entry["occupancy"] for entry in same]
-        wide = sum(entry["wide_loads"] == 0 for entry in same)
+        narrow = [entry["narrow_loads"] for entry in same]
         lines.append(
             [
                 kernel.strip("_"),
@@ -35,7 +35,7 @@ def summary(entries: Sequence[Entry]) -> list[list[str]]:
                 *map(str, spilling),
                 str(max(entry["lds_bytes"] for entry in same)),
                 f"{min(occupancy)} to {max(occupancy)}",
-                str(wide),
+                f"{min(narrow)} to {max(narrow)}",
             ]
         )
     return sorted(lines, key=lambda line: line[0])
@@ -51,7 +51,7 @@ SUMMARY_COLUMNS = (
     "spill SGPRs",
     "LDS bytes",
     "occupancy",
-    "without wide loads",
+    "2-byte loads",
 )
 
 
@@ -73,7 +73,7 @@ def tiles(entries: Sequence[Entry]) -> list[list[str]]:
             *(str(entry[kind]) for kind in SPILLS),
             str(entry["lds_bytes"]),
             str(entry["occupancy"]),
-            f"{entry['wide_loads']} of {entry['loads']}",
+            *(str(entry[kind]) for kind in ("loads", "wide_loads", "narrow_loads")),
         ]
         for (target, state), by_tile in cells.items()
         for tile, entry in sorted(by_tile.items())
@@ -90,7 +90,9 @@ TILE_COLUMNS = (
     "SGPR spills",
     "LDS bytes",
     "occupancy",
-    "wide loads",
+    "loads",
+    "of 16 bytes",
+    "of 2",
 )
 
 

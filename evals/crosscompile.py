@@ -28,6 +28,7 @@ WARP_SIZE = {
 TARGETS = tuple(WARP_SIZE)
 
 _WIDE = r"\b(?:global|buffer|flat)_load_(?:dwordx4|b128)\b"
+_NARROW = r"\b(?:global|buffer|flat)_load_(?:[us]?short|[us]byte|[ui](?:8|16)|d16)\w*"
 _ANY = r"\b(?:global|buffer|flat)_load_\w+"
 _COUNTS = {
     "vgprs": r"\.vgpr_count:\s+(\d+)",
@@ -124,6 +125,8 @@ def compiled(arch: str, call: Callable[[], object]) -> list[Launch]:
 def figures(assembly: str) -> dict[str, int]:
     """What the compiler says of a kernel: registers, spills, LDS, occupancy, loads.
 
+    Wide loads are of 16 bytes, narrow ones of two or one.
+
     Args:
         assembly: The kernel's AMD assembly, with the compiler's notes.
 
@@ -138,4 +141,5 @@ def figures(assembly: str) -> dict[str, int]:
         found[name] = int(match[1]) if match else 0
     found["loads"] = len(re.findall(_ANY, assembly))
     found["wide_loads"] = len(re.findall(_WIDE, assembly))
+    found["narrow_loads"] = len(re.findall(_NARROW, assembly))
     return found

@@ -87,8 +87,8 @@ NOTES = {
         "steps of 32."
     ),
     ("codegen", ""): (
-        "Spilled VGPRs go to memory, spilled SGPRs to lanes of a VGPR. Loads are "
-        "narrow where K or a stride allows no wide ones."
+        "Spilled VGPRs go to memory, spilled SGPRs to lanes of a VGPR. The tiny dot's "
+        "2-byte loads are those of a K or a stride that allows no wide ones."
     ),
     ("dot", "cold"): "Cold is what a call adds to an eviction of the last-level cache.",
 }

@@ -54,6 +54,7 @@ def test_figures_are_read_from_the_compilers_notes() -> None:
         "occupancy": 12,
         "loads": 4,
         "wide_loads": 2,
+        "narrow_loads": 1,
     }
     assert plain_dot.conversions(NOTES) == {"unpacks": 2, "mixed_multiplies": 1}
     with pytest.raises(ValueError, match="occupancy"):
@@ -114,6 +115,7 @@ def entry(**more: object) -> dict:
         "occupancy": 8,
         "loads": 10,
         "wide_loads": 4,
+        "narrow_loads": 0,
         **more,
     }
 

@@ -78,9 +78,10 @@ def gdn_record() -> record.Record:
 
 def codegen_record() -> record.Record:
     def entry(**more: object) -> dict:
+        kinds = ("wide_loads", "narrow_loads")
         figures = ("vgprs", "sgprs", "vgpr_spills", "sgpr_spills", "lds_bytes")
         return {
-            **dict.fromkeys((*figures, "occupancy", "loads", "wide_loads"), 8),
+            **dict.fromkeys((*figures, "occupancy", "loads", *kinds), 8),
             "target": "gfx1151",
             "in_use": True,
             **more,
