@@ -9,7 +9,7 @@ from . import adapt
 from .blobs import tree_with
 from .errors import SeriesError
 from .evidence import History, content, probe
-from .mail import Mail, PatchError
+from .mail import ABSENT, Mail, PatchError
 from .manifest import Patch
 from .scratch import Scratch
 from .stack import commit_mail, diff_files
@@ -32,6 +32,7 @@ class Source:
         before: The commit below it.
         commit: Its commit.
         settled: What became of it on the way, where that decides it.
+        via: The release that it comes by way of, and what became of it there.
     """
 
     patch: Patch
@@ -39,6 +40,7 @@ class Source:
     before: str
     commit: str
     settled: "Step | None" = None
+    via: str = ""
 
 
 @dataclass(frozen=True)
@@ -112,11 +114,11 @@ class Carrier:
         blank = Step(patch.file, patch.title, "conflict")
         if said := self._merged(source):
             return replace(blank, state="merged", evidence=said)
-        notes: list[str] = []
+        notes = [f"by way of {source.via}"] if source.via else []
         if adapted := self._adapted(source, notes):
             return replace(adapted, notes=tuple(notes))
         self.files = merge_patch(
-            self.scratch, source.before, source.commit, self.tip, self._need
+            self.scratch, source.before, source.commit, self.tip, self.need
         )
         if said := content(self.files, self.scratch):
             evidence = f"content: {said}"
@@ -145,7 +147,7 @@ class Carrier:
         if said := self.history.same_patch(source.mail):
             return f"patch-id: {said}"
         drop_when = source.patch.drop_when
-        if drop_when and (said := probe(self.scratch, self.onto, drop_when)):
+        if drop_when and (said := probe(self.scratch, self.onto, drop_when, self.need)):
             return f"probe: {said}"
         return ""
 
@@ -160,11 +162,13 @@ class Carrier:
         if mail is None:
             notes.append(f"outdated, not used: {why}")
             return None
+        self.need([c.pre for c in mail.changes if c.pre != ABSENT])
         commit = apply_exactly(self.scratch, mail, self.tip)
         evidence = f"{found.path.parent.name}/{found.path.name}"
         return Step(source.patch.file, mail.subject, "adapted", evidence, commit=commit)
 
-    def _need(self, oids: list[str]) -> None:
+    def need(self, oids: list[str]) -> None:
+        """Fetch blobs that a partial clone has left out."""
         complete(self.history.repo, self.scratch.missing(oids), self.say)
 
 

@@ -151,7 +151,7 @@ def _faults(rebase: Rebase, manifest: Manifest, steps: list[Step]) -> list[str]:
     scratch, onto, tip = rebase.scratch, rebase.onto.commit, rebase.carrier.tip
     return [
         *health.syntax_faults(scratch, onto, tip),
-        *health.symbol_faults(scratch, manifest, steps, tip),
+        *health.symbol_faults(scratch, manifest, steps, tip, rebase.carrier.need),
         *health.round_trip_faults(scratch, onto, tip),
     ]
 

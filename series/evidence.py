@@ -6,6 +6,7 @@ A file that is gone says nothing: what a patch adds must be found.
 
 import ast
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from .blobs import entries, images, read
@@ -17,6 +18,7 @@ from .scratch import Scratch
 from .target import Say, complete
 from .threeway import FileMerge
 
+Need = Callable[[list[str]], None]
 _DIFF = (
     "-p",
     "--full-index",
@@ -28,11 +30,20 @@ _DIFF = (
 )
 
 
-def probe(repo: Repository, commit: str, symbol: Symbol) -> str:
-    """How a commit shows the probed symbol, empty where it does not."""
+def _nothing(oids: list[str]) -> None:
+    """All blobs are there."""
+
+
+def probe(repo: Repository, commit: str, symbol: Symbol, need: Need = _nothing) -> str:
+    """How a commit shows the probed symbol, empty where it does not.
+
+    Args:
+        need: Called with blobs before they are read; a partial clone fetches them.
+    """
     entry = entries(repo, commit, [symbol.file]).get(symbol.file)
     if entry is None:
         return ""
+    need([entry.oid])
     text = read(repo, entry.oid).decode("utf-8", "replace")
     if not holds_symbol(text, symbol):
         return ""
@@ -69,14 +80,16 @@ def _defined(node: ast.AST) -> list[str]:
     return [target.id for target in targets if isinstance(target, ast.Name)]
 
 
-def require_probes(repo: Repository, pin: str, manifest: Manifest) -> None:
+def require_probes(
+    repo: Repository, pin: str, manifest: Manifest, need: Need = _nothing
+) -> None:
     """Refuse a probe that the pinned tree already answers: it would drop the patch.
 
     Raises:
         ManifestError: Naming the patch.
     """
     for patch in manifest.patch:
-        if patch.drop_when and (said := probe(repo, pin, patch.drop_when)):
+        if patch.drop_when and (said := probe(repo, pin, patch.drop_when, need)):
             raise ManifestError(
                 f"{manifest.path.name}: {patch.file}: the pinned tree already "
                 f"answers its drop_when: {said}.",

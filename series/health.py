@@ -3,6 +3,7 @@
 
 import os
 import warnings
+from collections.abc import Callable
 from pathlib import PurePosixPath
 
 from .blobs import changed_paths, entries, read
@@ -40,14 +41,23 @@ def syntax_faults(repo: Repository, base: str, tip: str) -> list[str]:
 
 
 def symbol_faults(
-    repo: Repository, manifest: Manifest, steps: list[Step], tip: str
+    repo: Repository,
+    manifest: Manifest,
+    steps: list[Step],
+    tip: str,
+    need: Callable[[list[str]], None],
 ) -> list[str]:
-    """Symbols of landed patches that are not there exactly once."""
+    """Symbols of landed patches that are not there exactly once.
+
+    Args:
+        need: Called with blobs before they are read; a partial clone fetches them.
+    """
     landed = {step.file for step in steps if step.state in LANDED}
     faults = []
     for patch in manifest.patch:
         for symbol in patch.symbols if patch.file in landed else []:
             entry = entries(repo, tip, [symbol.file]).get(symbol.file)
+            need([entry.oid] if entry else [])
             text = read(repo, entry.oid).decode("utf-8", "replace") if entry else ""
             if (times := count_symbol(text, symbol)) != 1:
                 faults.append(

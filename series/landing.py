@@ -58,7 +58,7 @@ def land(
     base, tip = state.commit, rebase.carrier.tip
     faults = [
         *health.syntax_faults(scratch, base, tip),
-        *health.symbol_faults(scratch, manifest, steps, tip),
+        *health.symbol_faults(scratch, manifest, steps, tip, rebase.carrier.need),
         *health.round_trip_faults(scratch, base, tip),
     ]
     if faults:

@@ -177,7 +177,7 @@ def _require_landed(rebase: Rebase, manifest: Manifest, steps: list[Step]) -> No
     scratch, tip = rebase.scratch, rebase.carrier.tip
     faults = [
         *health.syntax_faults(scratch, onto.commit, tip),
-        *health.symbol_faults(scratch, manifest, steps, tip),
+        *health.symbol_faults(scratch, manifest, steps, tip, rebase.carrier.need),
         *health.round_trip_faults(scratch, onto.commit, tip),
     ]
     if faults:

@@ -131,7 +131,11 @@ def rebase_over(
         require_base(scratch, base, mails)
         needed = set(blob_ids(scratch, base, list(images)).values())
         complete(repo, scratch.missing(sorted(needed)), say)
-        require_probes(scratch, base, manifest)
+
+        def need(oids: list[str]) -> None:
+            complete(repo, scratch.missing(oids), say)
+
+        require_probes(scratch, base, manifest, need)
         tips = build_stack(scratch, base, mails)
         sources = [
             Source(patch, mail, before, commit)
@@ -171,7 +175,8 @@ def _stepped(carrier: Carrier, source: Source, stone: Onto) -> Source:
     before = carrier.tip
     step = carrier.carry(source)
     if step.state in LANDED:
-        return replace(source, before=before, commit=step.commit)
+        via = f"{stone.name} ({step.state})"
+        return replace(source, before=before, commit=step.commit, via=via)
     if step.state in ("merged", "empty"):
         evidence = f"{step.evidence} (at {stone.name})"
         return replace(source, settled=replace(step, evidence=evidence))

@@ -147,7 +147,9 @@ def _require_landed(
     base, tip = rebase.onto.commit, rebase.carrier.tip
     faults = [
         *health.syntax_faults(rebase.scratch, base, tip),
-        *health.symbol_faults(rebase.scratch, manifest, steps, tip),
+        *health.symbol_faults(
+            rebase.scratch, manifest, steps, tip, rebase.carrier.need
+        ),
     ]
     if faults:
         raise SeriesError(f"{name} is broken on its own: {'; '.join(faults)}.")

@@ -12,7 +12,7 @@ from series.mail import read_mail
 from series.readapt import ReadaptError, readapt
 from series.scratch import scratch_over
 
-from .conftest import git
+from .conftest import commit, git
 from .test_onto import CLASH, begin, resolve, resume, states
 from .upkeep import Lab, add, both, swap
 
@@ -162,3 +162,23 @@ def test_a_resolution_is_kept_though_the_rest_is_given_up(lab: Lab, said) -> Non
     resuming.abort(lab.build, None)
     again = begin(lab, "0.33.0", said)
     assert states(again) == ["adapted", "conflict"]
+
+
+@pytest.mark.parametrize("options", [[], ["--filter=blob:none", "--no-checkout"]])
+def test_a_later_revision_by_way_of_the_release(
+    lab: Lab, adapted: Path, said, options: list[str]
+) -> None:
+    """What was adapted to a release has the smaller way to what follows it."""
+    git(lab.upstream, "switch", "-q", "-C", "main", "v0.33.0")
+    swap("vllm/ops.py", "import math\n", "import math\nimport os\n")(lab.upstream)
+    commit(lab.upstream, "Later\n", "2026-11-20T00:00:00+00:00")
+    clone = lab.clone(*options)
+    done = begin(lab, "origin/main", said, vllm=clone)
+    assert states(done) == ["moved", "clean", "clean"]
+    assert done.steps[0].notes == ("by way of v0.33.0 (adapted)",)
+    text = git(clone, "show", "rocm-series:vllm/ops.py")
+    for words in ("import os", "y = w * x", "return dot(x)"):
+        assert text.count(words) == 1
+    # Without that way the same patch is a conflict.
+    again = begin(lab, "origin/main", said, vllm=clone, anew=True)
+    assert states(again) == ["conflict"]
