@@ -122,7 +122,7 @@ def test_killed_while_it_begins(lab: Lab, tmp_path: Path) -> None:
     def run() -> None:
         begin(lab, "v0.33.0", quiet, vllm=clone)
 
-    for step in _killed(run, lab, tmp_path, stride=3):
+    for step in _killed(run, lab, tmp_path, stride=5):
         assert seen_state(clone) == before, step
         assert git(clone, "for-each-ref", "refs/heads/rocm-series") == "", step
         waiting = list(sessions(lab.build))
