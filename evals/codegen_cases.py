@@ -21,7 +21,8 @@ DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 # Tiny-dot widths that models and the public figures use; on gfx1151, which the patches
 # are for, every configuration is compiled.
 WIDTHS = (1024, 2048, 4096, 8192, 16384, 65536, 131072)
-MOST_REQUESTS = 1024
+# Every small batch, then steps finer than any rule's: 1 to 1024 requests.
+BATCHES = (*range(1, 32), *sorted({round(32 * 1.1**n) for n in range(37)}))
 # The state pool beyond 2 GiB, as real caches are: Triton then uses 64-bit offsets.
 SLOTS_BIG, SLOTS_SMALL = 20000, 16
 
@@ -159,7 +160,7 @@ def gdn_kinds() -> list[Gdn]:
 def gdn_batches(arch: str, kind: Gdn) -> dict[int, str]:
     """The smallest batch for each set of configurations that the launcher picks."""
     seen: dict[str, int] = {}
-    for requests in range(1, MOST_REQUESTS + 1):
+    for requests in BATCHES:
         launches = crosscompile.configurations(arch, partial(kind.call, requests))
         seen.setdefault(str(launches), requests)
     return {requests: picked for picked, requests in seen.items()}
