@@ -21,7 +21,7 @@ help: ## print this
 apply: ## put the series on the pinned tree in build/vllm, or on the clone VLLM= names
 	$(environment) apply
 	@$(python) apply.py apply $(call option,VLLM,--vllm) \
-		$(if $(filter 1,$(SWITCH)),--switch) $(ARGS)
+		$(if $(and $(call given,SWITCH),$(filter 1,$(SWITCH))),--switch) $(ARGS)
 
 test: ## test this repository, then the patched tree; PYTHON= has a torch of its own
 	$(environment) $(if $(call given,PYTHON),own,test)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The series branch: whether it may be moved, and moving it in one step.
 
-A branch is ours to move when nothing on it would be lost: its tip is the one that
-was last written or exported here (recorded in refs/series/tip/BRANCH), or every
-commit from the base on was committed under this tool's own identity.
+A branch is ours to move when its tip is the one that was last written or exported
+here (recorded in refs/series/tip/BRANCH), or every commit from the base on was
+committed under this tool's own identity. Commits of somebody else that are exported
+may be gone from patches/ again: the old tip then stays under refs/series/saved.
 """
 
 import time
@@ -57,10 +58,12 @@ def plan_move(
     Raises:
         BranchError: Commits would be lost, which it names.
     """
+    require_own_ref(repo, branch)
     new = built[-1].oid if built else base
     old = repo.resolve(f"refs/heads/{branch}^{{commit}}")
     if old is None or old == new:
         return Plan(old, new)
+    saved = saved_ref(branch, old)
     there = commits_between(repo, scratch, base, old)
     if there is not None:
         if [commit.content for commit in there] == [c.content for c in built]:
@@ -70,16 +73,34 @@ def plan_move(
             for c in there
         ):
             return Plan(old, new)
-    if recorded_tip(repo, branch) == old:
-        return Plan(old, new)
-    if force:
-        return Plan(old, new, f"refs/series/saved/{branch}/{old[:12]}")
+    if force or recorded_tip(repo, branch) == old:
+        return Plan(old, new, saved)
+    where = repo.worktree or repo.gitdir
     raise BranchError(
-        f"The branch {branch} has commits that are not in patches/: "
+        f"The branch {branch} in {where} has commits that are not in patches/: "
         f"{_lost(there, built, old)}.",
-        "Keep them with `apply.py export`, rename the branch, or give them up with "
-        "--force.",
+        "Keep them with `apply.py export` (in a clone of yours: apply.py export --vllm "
+        f"'{where}'), rename the branch, or give them up with --force (make: "
+        "ARGS=--force).",
     )
+
+
+def saved_ref(branch: str, old: str) -> str:
+    """The ref that keeps a tip which the branch leaves."""
+    return f"refs/series/saved/{branch}/{old[:12]}"
+
+
+def require_own_ref(repo: Repository, branch: str) -> None:
+    """Refuse a branch that stands for another: moving it would move that one.
+
+    Raises:
+        BranchError: It is a symbolic ref.
+    """
+    if target := repo.ask("symbolic-ref", "-q", f"refs/heads/{branch}"):
+        raise BranchError(
+            f"The branch {branch} is a symbolic ref to {target.strip()}.",
+            f"Remove it: git symbolic-ref -d refs/heads/{branch}",
+        )
 
 
 def commits_between(
@@ -122,9 +143,12 @@ def move_branch(repo: Repository, branch: str, base: str, plan: Plan) -> None:
             return
         except GitError as error:
             if last or "File exists" not in error.stderr:
+                in_the_way = f"refs/heads/{branch}/" in error.stderr
                 raise BranchError(
                     f"The branch {branch} could not be moved: {error.said}",
-                    "Nothing was moved. Run it again.",
+                    "Nothing was moved. Rename or delete the branch in the way."
+                    if in_the_way
+                    else "Nothing was moved. Run it again.",
                 ) from error
             _drop_stale_locks(repo.common, branch)
 

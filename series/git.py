@@ -76,6 +76,8 @@ class Repository:
         Raises:
             SeriesError: path cannot be used: it says why and what to do.
         """
+        # Not every shell expands the ~ of make's VLLM=~/vllm.
+        path = path.expanduser()
         _require_folder(path)
         path = path.absolute()
         say = ["rev-parse", "--path-format=absolute"]

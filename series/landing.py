@@ -5,12 +5,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import health
-from .branch import BranchError, Plan, move_branch, plan_move, recorded_tip
+from .branch import (
+    BranchError,
+    Plan,
+    move_branch,
+    plan_move,
+    recorded_tip,
+    require_own_ref,
+    saved_ref,
+)
 from .carry import Step
 from .checkout import head_branch, holders, require_quiet
 from .errors import SeriesError
 from .git import Repository
 from .manifest import Manifest
+from .pins import IDENTITY_EMAIL
 from .scratch import Scratch
 from .sources import Rebase
 from .stack import read_commits
@@ -108,9 +117,13 @@ def _plan(
     force: bool,
 ) -> Plan:
     """As for the pin; a branch on another base must be the one that was recorded."""
+    require_own_ref(repo, branch)
     old = repo.resolve(f"refs/heads/{branch}^{{commit}}")
-    if old is None or old == tip or recorded_tip(repo, branch) == old:
+    if old is None or old == tip:
         return Plan(old, tip)
+    if recorded_tip(repo, branch) == old:
+        ours = repo.ask("log", "-1", "--format=%ce", old) == IDENTITY_EMAIL
+        return Plan(old, tip, "" if ours else saved_ref(branch, old))
     return plan_move(repo, scratch, branch, base, built, force=force)
 
 

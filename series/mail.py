@@ -57,6 +57,15 @@ class Mail:
         return self.message.partition("\n")[0]
 
 
+def _has_crlf(path: Path) -> bool:
+    """Whether its first line ends as an editor or a checkout on Windows ends lines."""
+    try:
+        with path.open("rb") as file:
+            return file.readline().endswith(b"\r\n")
+    except OSError:
+        return False
+
+
 def read_mail(scratch: Scratch, path: Path) -> Mail:
     """Parse a patch file; brackets of the subject stay.
 
@@ -64,6 +73,11 @@ def read_mail(scratch: Scratch, path: Path) -> Mail:
         PatchError: The file is no patch that `apply.py export` wrote.
     """
     hint = "Write it anew with `apply.py export`, or restore it from git."
+    if _has_crlf(path):
+        raise PatchError(
+            f"{path.name} has CRLF line ends.",
+            "Restore it: git checkout -- patches (with core.autocrlf off).",
+        )
     body, diff = scratch.folder / "message", scratch.folder / "diff"
     flags = ["-k", "--no-scissors", "--encoding=UTF-8"]
     try:

@@ -9,14 +9,19 @@ from pathlib import Path
 
 from .branch import Plan, drop_stale_lock, move_branch
 from .checkout import edited, head_branch
+from .errors import SeriesError
 from .git import GitError, Repository
+
+
+class SwitchError(SeriesError):
+    """git refused to check the branch out; no file was changed."""
 
 
 def switch_to(repo: Repository, branch: str, *, own: bool) -> None:
     """Check the branch out; the work tree is clean."""
     new = repo.line("rev-parse", f"refs/heads/{branch}")
     _begin(repo, branch, new)
-    _or_end(repo, branch, "switch", "-q", branch, own=own)
+    _or_end(repo, branch, "switch", "-q", "--no-overwrite-ignore", branch, own=own)
     _end(repo, branch)
 
 
@@ -75,12 +80,21 @@ def _begin(repo: Repository, branch: str, new: str) -> None:
 
 
 def _or_end(repo: Repository, branch: str, *words: str, own: bool) -> None:
-    """Change the work tree; git refuses before it touches a file, then all is over."""
+    """Change the work tree; git refuses before it touches a file, then all is over.
+
+    Raises:
+        SwitchError: With git's own reason.
+    """
     try:
         repo.git(*words, user=not own)
-    except GitError:
+    except GitError as error:
         _end(repo, branch)
-        raise
+        reason = " ".join(error.stderr.split())[:400]
+        raise SwitchError(
+            f"{repo.worktree} could not be switched to {branch}: {reason}",
+            "Move what is in the way (a file, or the other work tree that has the "
+            "branch), then switch.",
+        ) from error
 
 
 def _end(repo: Repository, branch: str) -> None:

@@ -9,7 +9,7 @@ import series.branch
 from series.branch import BranchError, Plan, drop_stale_lock, move_branch, recorded_tip
 from series.git import Repository
 
-from .conftest import World, git
+from .conftest import World, commit, git
 from .test_place import change_patches, place
 
 BRANCH = "rocm-series"
@@ -88,3 +88,47 @@ def test_many_lost_commits_are_counted(world: World, clone: Path) -> None:
         git(clone, *words, "--allow-empty", "-m", f"Number {number}")
     with pytest.raises(BranchError, match=r"Number 0; .*Number 4 and 2 more"):
         place(world, clone)
+
+
+def test_exported_commits_that_left_patches_again_are_kept(
+    world: World, clone: Path
+) -> None:
+    place(world, clone)
+    git(clone, "switch", "-q", BRANCH)
+    (clone / "README.md").write_text("precious\n")
+    precious = commit(clone, "[X] precious work")
+    # As an export records it, before patches/ is put back as it was.
+    git(clone, "update-ref", f"refs/series/tip/{BRANCH}", precious)
+    outcome = place(world, clone, switch=True)
+    assert git(clone, "rev-parse", BRANCH) != precious
+    assert list(outcome.saved) == [f"refs/series/saved/{BRANCH}/{precious[:12]}"]
+    assert git(clone, "rev-parse", outcome.saved[0]) == precious
+
+
+def test_a_symbolic_branch_moves_no_other(world: World, clone: Path) -> None:
+    git(clone, "branch", "other", "main")
+    git(clone, "symbolic-ref", f"refs/heads/{BRANCH}", "refs/heads/other")
+    before = git(clone, "rev-parse", "other")
+    with pytest.raises(BranchError, match="symbolic ref to refs/heads/other") as error:
+        place(world, clone)
+    assert "git symbolic-ref -d" in error.value.hint
+    assert git(clone, "rev-parse", "other") == before
+
+
+def test_a_branch_below_the_name_is_named_as_the_cause(
+    world: World, clone: Path
+) -> None:
+    git(clone, "branch", f"{BRANCH}/x", "main")
+    with pytest.raises(BranchError, match="could not be moved") as error:
+        place(world, clone)
+    assert "Rename or delete" in error.value.hint
+
+
+def test_the_way_out_names_the_clone(world: World, clone: Path) -> None:
+    place(world, clone)
+    git(clone, "switch", "-q", BRANCH)
+    (clone / "README.md").write_text("mine\n")
+    commit(clone, "[X] mine")
+    with pytest.raises(BranchError) as error:
+        place(world, clone, switch=True)
+    assert f"apply.py export --vllm '{clone}'" in error.value.hint

@@ -107,6 +107,25 @@ def test_untracked_files_in_the_way_are_named(world: World, clone: Path) -> None
     assert place(world, clone, switch=True).switched
 
 
+def test_an_ignored_file_in_the_way_is_kept(world: World, clone: Path) -> None:
+    (clone / ".git/info/exclude").write_text("/vllm/new.py\n")
+    (clone / "vllm/new.py").write_text("mine\n")
+    outcome = place(world, clone, switch=True)
+    assert "vllm/new.py" in str(outcome.not_switched)
+    assert (clone / "vllm/new.py").read_text() == "mine\n"
+
+
+def test_a_branch_that_another_work_tree_has_is_named(
+    world: World, clone: Path, tmp_path: Path
+) -> None:
+    place(world, clone)
+    git(clone, "worktree", "add", "-q", str(tmp_path / "second"), "rocm-series")
+    outcome = place(world, clone, switch=True)
+    assert outcome.not_switched is not None
+    assert outcome.not_switched.hint
+    assert "second" in str(outcome.not_switched)
+
+
 def test_filters_of_the_user_apply_to_their_files(
     world: World, clone: Path, quiet_git: Path
 ) -> None:
