@@ -96,7 +96,9 @@ def local_base(repo: Repository, pin: Pin, touched: list[str]) -> str | None:
     by_tag = repo.resolve(f"refs/tags/{pin.tag}^{{commit}}")
     if by_tag is None or by_tag == by_id:
         return by_id
-    if by_tag.startswith(pin.commit) or repo.tree_of(by_tag) == pin.tree:
+    # Read off the commit: a treeless clone does not have the tree itself yet.
+    tree = repo.ask("log", "-1", "--no-show-signature", "--format=%T", by_tag)
+    if by_tag.startswith(pin.commit) or tree == pin.tree:
         return by_tag
     if by_id is None:
         _require_vllm(repo, touched)

@@ -11,7 +11,16 @@ from series.git import Repository
 from series.place import place_series
 from series.verify import BaseError, ResultError
 
-from .conftest import SERIES, World, commit, git, make_clone, seen_state, subjects
+from .conftest import (
+    SERIES,
+    USER,
+    World,
+    commit,
+    git,
+    make_clone,
+    seen_state,
+    subjects,
+)
 
 SUBJECTS = [subject for subject, _, _ in SERIES]
 
@@ -214,6 +223,22 @@ def test_bare_shallow_and_blobless_clones(world: World, tmp_path: Path) -> None:
         assert outcome.bare == ("bare" in name or name == "mirror")
         assert not place(world, path).moved, name
     assert len(tips) == 1
+
+
+def test_a_treeless_clone_of_a_mirror_with_a_tag_of_its_own(
+    world: World, tmp_path: Path
+) -> None:
+    mirror = make_clone(world.upstream, tmp_path / "mirror", "--bare")
+    git(mirror, "config", "uploadpack.allowFilter", "true")
+    git(mirror, "config", "uploadpack.allowAnySHA1InWant", "true")
+    tree = git(mirror, "rev-parse", "v0.32.0^{tree}")
+    again = git(mirror, "commit-tree", "-m", "mirrored", tree, **USER)
+    git(mirror, "update-ref", "refs/tags/v0.32.0", again)
+    git(mirror, "update-ref", "refs/heads/main", again)
+    options = ["--filter=tree:0", "--no-checkout", "--single-branch", "--branch=main"]
+    path = make_clone(mirror, tmp_path / "treeless", *options)
+    place(world, path)
+    assert git(path, "rev-parse", "rocm-series^{tree}") == world.tree
 
 
 def test_a_blobless_clone_gets_only_the_touched_blobs(
