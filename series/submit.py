@@ -92,7 +92,6 @@ def submit(
         raise SeriesError(
             f"There is no pinned tree in {build} yet.", "Run `apply.py apply` first."
         )
-    who = submitter(repo)
     with locked(repo.common, lambda: say("Another run is at work here: waiting.")):
         target = onto or manifest.pin.tag
         place = find_onto(repo, manifest, target, build, say, own=vllm is None)
@@ -109,6 +108,7 @@ def submit(
                     "--anyway: it is told in the body.",
                 )
             _require_landed(rebase, manifest, name, steps)
+            who = submitter(repo)
             tip = signed_off(rebase, who)
             folder = build / "pr" / name
             lints = _lint(rebase, tip, build, say) if lint else []
