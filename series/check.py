@@ -4,7 +4,7 @@
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from . import health, imports
@@ -89,7 +89,11 @@ def check(
             steps = [rebase.carrier.carry(source) for source in rebase.sources]
             faults = _faults(rebase, manifest, steps)
             notes = [note for note in [rebase.carrier.history.missing] if note]
-            found.append((base, steps, faults, notes, _import(rebase, manifest)))
+            job = _import(rebase, manifest)
+            if torch and not imports.is_whole(job):
+                notes.append("imports were not tried: this partial clone lacks files")
+                job = replace(job, modules=())
+            found.append((base, steps, faults, notes, job))
         if torch:
             say("Importing what changed.")
             jobs = [job for *_, job in found]

@@ -14,8 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from .git import Repository
 from .locks import locked
+from .scratch import Scratch
 
 _LIMIT_S = 300
 # Prints one JSON list: module, what is wrong (or nothing), what is not installed.
@@ -49,7 +49,7 @@ class Import:
         modules: What to import.
     """
 
-    repo: Repository
+    repo: Scratch
     tree: str
     version: str
     modules: tuple[str, ...]
@@ -62,6 +62,14 @@ def has_torch(python: str) -> bool:
         return subprocess.run([python, "-c", find], check=False).returncode == 0
     except OSError:
         return False
+
+
+def is_whole(job: Import) -> bool:
+    """Whether the package's files are all here; a partial clone may lack some."""
+    listed = job.repo.git("ls-tree", "-r", "-z", job.tree, "--", "vllm").split(b"\0")
+    entries = [entry for entry in listed if entry.endswith(b".py")]
+    oids = {entry.split(b"\t")[0].split()[2].decode() for entry in entries}
+    return not job.repo.missing(sorted(oids))
 
 
 def import_faults(jobs: list[Import], python: str, cache: Path) -> list[list[str]]:

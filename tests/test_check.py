@@ -124,7 +124,9 @@ def test_wrong_expectations_are_named(lab: Lab, said, text: str) -> None:
         check(lab.manifest, lab.build, said)
 
 
-def test_what_applies_but_is_broken_shows(lab: Lab, said) -> None:
+def test_what_applies_but_is_broken_shows(
+    lab: Lab, said, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Upstream has a function of the name that a patch adds, elsewhere in the file."""
     text = lab.toml.read_text().replace(
         'symbols = [{ file = "vllm/core.py", symbol = "value_20" }]',
@@ -136,6 +138,8 @@ def test_what_applies_but_is_broken_shows(lab: Lab, said) -> None:
     swap("vllm/ops.py", "import math\n", "import math\nif True print(\n")(lab.upstream)
     commit(lab.upstream, "Later\n")
     clone = lab.clone()
+    # An import would fail on the same line once more.
+    monkeypatch.setattr(imports, "has_torch", lambda python: False)
     found = check(lab.manifest, lab.build, said, clone=clone, onto=["origin/main"])
     assert not found.good
     first, second = found.columns[0].faults
@@ -153,6 +157,16 @@ def test_a_clones_main_is_a_column_and_the_clone_stays(lab: Lab, said) -> None:
     assert len(found.columns) == 4
     assert seen_state(clone) == before
     assert seen_state(lab.project) == project
+
+
+def test_a_partial_clone_is_checked_without_imports(
+    lab: Lab, said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imports, "has_torch", lambda python: True)
+    clone = lab.clone("--filter=blob:none", "--no-checkout")
+    found = check(lab.manifest, lab.build, said, clone=clone, onto=["origin/main"])
+    assert any("partial clone" in note for note in found.columns[0].notes)
+    assert not [fault for fault in found.columns[0].faults if "import" in fault]
 
 
 def test_bases_that_do_not_exist(lab: Lab, said) -> None:
