@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes .venv and brings it to a level: apply, evals, own, lint, test.
+"""Makes .venv and brings it to a level: apply, evals, eval, own, lint, test.
 
     python3 requirements/environment.py test
 
@@ -20,14 +20,16 @@ ROOT = os.path.dirname(HERE)
 STEPS = {
     "apply": ["apply"],
     "evals": ["apply", "evals"],
-    "own": ["apply", "own", "evals"],
+    "eval": ["apply", "evals", "client"],
+    "own": ["apply", "own", "evals", "client"],
     "lint": ["apply", "lint"],
     # torch before the rest: packages of test.txt would else choose the triton.
-    "test": ["apply", "own", "evals", "torch", "triton", "test"],
+    "test": ["apply", "own", "evals", "client", "torch", "triton", "test"],
 }
 SAYS = {
     "apply": "what the series needs: 27 packages, 6 MB, 60 MB on disk",
     "evals": "what measuring needs: 15 packages, 74 MB, 240 MB on disk",
+    "client": "what asking a server needs: 12 packages, 13 MB, 100 MB on disk",
     "own": "pytest and hypothesis: 6 packages, 2 MB",
     "lint": "ruff and mypy: 8 packages, 27 MB, 90 MB on disk",
     "torch": """what the patched tree's tests run in, torch 2.13.0 and 149 packages:
@@ -93,9 +95,7 @@ class Environment:
         words = [self.python, "-m", "pip", "install", "--no-input"]
         words += ["--disable-pip-version-check"]
         words += [] if sys.stdout.isatty() else ["--quiet"]
-        words += {"torch": ["-c", listing("test")], "triton": ["--no-deps"]}.get(
-            step, []
-        )
+        words += OPTIONS.get(step, [])
         call([*words, "-r", listing(step)], "pip could not install " + listing(step))
         self.record(step, digest)
 
@@ -105,6 +105,11 @@ class Environment:
         return subprocess.call([self.python, "-c", check]) == 0
 
 
+OPTIONS = {
+    "torch": ["-c", os.path.join(HERE, "test.txt")],
+    "triton": ["--no-deps"],
+    "client": ["--no-deps"],
+}
 OLDEST_TEXT = "{}.{}".format(*OLDEST)
 
 

@@ -21,7 +21,9 @@ def pinned(name: str) -> dict[str, str]:
     return dict(re.findall(r"^([A-Za-z0-9._-]+)(?:\[\w+\])?==([^\s;\\]+)", text, re.M))
 
 
-@pytest.mark.parametrize("name", ["apply", "own", "evals", "lint", "torch", "kernels"])
+@pytest.mark.parametrize(
+    "name", ["apply", "own", "evals", "client", "lint", "torch", "kernels"]
+)
 def test_files_that_share_an_environment_pin_the_same_versions(name: str) -> None:
     whole = pinned("test")
     shared = {key: value for key, value in pinned(name).items() if key in whole}
@@ -41,7 +43,7 @@ def test_no_file_names_a_registry_and_every_line_is_pinned(path: Path) -> None:
     assert all("==" in line for line in lines)
 
 
-@pytest.mark.parametrize("name", ["apply", "own", "evals", "lint"])
+@pytest.mark.parametrize("name", ["apply", "own", "evals", "client", "lint"])
 def test_what_runs_with_a_users_rights_is_pinned_by_hash(name: str) -> None:
     text = (REQUIREMENTS / f"{name}.txt").read_text()
     entries = re.split(r"^(?=[A-Za-z])", text, flags=re.M)
@@ -89,10 +91,10 @@ def installed(calls: list[list[str]]) -> list[str]:
 
 def test_a_second_run_does_nothing(environment: ModuleType, tmp_path: Path) -> None:
     environment.main("test", str(tmp_path))
-    steps = ["apply", "own", "evals", "torch", "triton", "test"]
+    steps = ["apply", "own", "evals", "client", "torch", "triton", "test"]
     assert installed(environment.calls) == steps
     environment.calls.clear()
-    for level in ("test", "apply", "own", "evals"):
+    for level in ("test", "apply", "own", "evals", "eval"):
         environment.main(level, str(tmp_path))
     assert environment.calls == []
 
@@ -102,7 +104,7 @@ def test_a_torch_that_brings_its_triton_keeps_it(
 ) -> None:
     monkeypatch.setattr(environment.Environment, "imports", lambda self, name: True)
     environment.main("test", str(tmp_path))
-    steps = ["apply", "own", "evals", "torch", "test"]
+    steps = ["apply", "own", "evals", "client", "torch", "test"]
     assert installed(environment.calls) == steps
 
 
