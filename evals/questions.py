@@ -3,6 +3,7 @@
 
 import hashlib
 import json
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -63,12 +64,14 @@ class Task:
         items: In the order in which they are asked.
         read: Reads the answer out of a text, "" where there is none.
         keeps_text: Whether the journal may keep what the model wrote.
+        right: Says whether what was read is the target.
     """
 
     name: str
     items: Sequence[Item]
     read: Callable[[str], str]
     keeps_text: bool = True
+    right: Callable[[str, str], bool] = operator.eq
 
     def digest(self) -> str:
         """Changes with any question, setting or target; shows none of them."""
