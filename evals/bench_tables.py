@@ -78,8 +78,23 @@ def show_dot(rows: Sequence[dict]) -> None:
                 shown = one["verdict"] if one else ""
                 ratio = f"{one['ratio']:.3f}" if one and one["ratio"] else ""
                 ends = f"{min(values):.2f} to {max(values):.2f}"
-                lines.append([where, name, f"{median(values):.2f}", ends, ratio, shown])
-    columns = ["case", "arm", "µs", "range", "ratio to BLAS", "verdict"]
+                counts = row["kernels"].get(name)
+                launches = f"{sum(counts.values()):g}" if counts else ""
+                cells = [f"{median(values):.2f}", ends, launches, ratio, shown]
+                lines.append([where, name, *cells])
+    columns = ["case", "arm", "µs", "range", "launches", "ratio to BLAS", "verdict"]
     cli.show(
         "median of the processes; the control's ratio is to triton", columns, lines
     )
+
+
+def show_differing(rows: Sequence[dict], tokens: int) -> None:
+    """Prints on how many tokens the Triton kernel differs in any bit from an arm."""
+    lines = [
+        [f"K={row['k']} {row['dtype']} {row['form']}", name, str(count)]
+        for row in rows
+        for name, count in row["differing"].items()
+    ]
+    if lines:
+        columns = ["case", "arm", "tokens"]
+        cli.show(f"tokens of {tokens} that differ from triton's", columns, lines)

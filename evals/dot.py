@@ -4,10 +4,12 @@
     PYTHONPATH=build/vllm python3 -m evals.dot --json dot.json
 
 Arms: BLAS, wvSplitK (ROCm), the eager dot, the series' Triton kernel, and a control
-that is that kernel once more. A figure is the median of separate processes, because
-single ones were seen to differ by tens of percent; in each, the arms agree with fp64
-first, are timed by graph replay, interleaved, warm and (by what a call adds to an
-eviction of the last-level cache) cold, and their kernels are counted at last.
+that is that kernel once more. Beside a kernel stands what it replaced: the bounded dot,
+and for a gated output the two launches, to which one must be bit-equal. A figure is
+the median of separate processes, because single ones were seen to differ by tens of
+percent; in each, the arms agree with fp64 first, are timed by graph replay,
+interleaved, warm and (by what a call adds to an eviction of the last-level cache)
+cold, and their kernels are counted at last.
 """
 
 import argparse
@@ -32,7 +34,10 @@ from series.errors import Exit, SeriesError  # noqa: E402
 if TYPE_CHECKING:
     from evals.dot_arms import Case
 
-SOURCE = "vllm/model_executor/layers/tiny_dot.py"
+SOURCES = (
+    "vllm/model_executor/layers/tiny_dot.py",
+    "vllm/model_executor/layers/shared_expert_gate_triton.py",
+)
 REPEATED = "triton"
 
 
@@ -47,7 +52,11 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     add = parser.add_argument
     add("--k", default="1024,2048,4096,16384,65536,131072")
     add("--dtypes", default="bf16,fp16")
-    add("--forms", default="dot,gate", help="the dot alone, with its sigmoid")
+    add(
+        "--forms",
+        default="dot,gate,output",
+        help="the dot alone, with its sigmoid, that times an expert's output of K",
+    )
     add("--blocks", type=int, default=3, help="two processes each")
     add("--rounds", type=int, default=5, help="of a process")
     add("--calls", type=int, default=40, help="of a graph")
@@ -91,6 +100,9 @@ def measure(case: "Case", args: argparse.Namespace) -> dict[str, Any]:
 
     arms = dot_arms.available(case)
     void = [dot_arms.disagreement(case, arm, args.seed) for arm in arms.values()]
+    differing = dot_arms.differing(case, arms, args.seed)
+    if differing.get(dot_arms.TWO_LAUNCHES):
+        void.append(f"{case.words()}: one launch is not bit-equal to two")
     calls = {name: arm.call for name, arm in arms.items()}
     if REPEATED in calls:
         calls[CONTROL] = calls[REPEATED]
@@ -118,7 +130,8 @@ def measure(case: "Case", args: argparse.Namespace) -> dict[str, Any]:
         times = stats.medians(samples)
         alone = times.pop("eviction", 0.0)
         found[kind] = {name: value - alone for name, value in times.items()}
-    return {"times": found, "void": [problem for problem in void if problem]}
+    void = [problem for problem in void if problem]
+    return {"times": found, "differing": differing, "void": void}
 
 
 def count(case: "Case", args: argparse.Namespace) -> dict[str, Any]:
@@ -131,7 +144,7 @@ def count(case: "Case", args: argparse.Namespace) -> dict[str, Any]:
     for name, arm in arms.items():
         graph = replay.capture(spread(arm.call), sets, args.calls, 0.0)
         found[name] = replay.per_call(replay.kernels(graph), graph.calls)
-        foreign = [] if arm.claims else [dot_arms.KERNEL]
+        foreign = dot_arms.foreign(arm)
         problem = replay.misfit(found[name], arm.claims, foreign, arm.alone)
         if problem:
             void.append(f"{case.words()}: {name}: {problem}")
@@ -197,6 +210,8 @@ def joined(case: "Case", rows: Sequence[dict]) -> dict[str, Any]:
                 for name, base in pairs.items()
             },
         }
+    counts = [row["differing"] for row in rows]
+    out["differing"] = {name: sum(c[name] for c in counts) for name in counts[0]}
     return {**out, "kernels": rows[0]["kernels"]}
 
 
@@ -213,6 +228,8 @@ def main(argv: Sequence[str]) -> int:
     cases = cases_of(args)
     tree = vllm_tree.prepare()
     args.seed = args.seed if args.seed is not None else time.time_ns() % (1 << 30)
+    from evals import dot_arms
+
     sensor = sensors.find_sensor()
     before = sensor.read().as_dict() if sensor.read else None
     answers = run_processes(args, argv, tree)
@@ -222,6 +239,7 @@ def main(argv: Sequence[str]) -> int:
     ]
     void = [problem for answer in answers for row in answer for problem in row["void"]]
     bench_tables.show_dot(rows)
+    bench_tables.show_differing(rows, len(answers) * dot_arms.TOKENS)
     if args.json:
         record = {
             "bench": "dot",
@@ -229,7 +247,7 @@ def main(argv: Sequence[str]) -> int:
             "date": machine.now(),
             "machine": machine.gpu_facts(sensor),
             "sensor": before,
-            "sources": machine.blobs(tree, [SOURCE]),
+            "sources": machine.blobs(tree, SOURCES),
             "cases": rows,
             "void": void,
         }

@@ -4,18 +4,27 @@
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 
-DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
-FORMS = ("dot", "gate")
-"""The projection alone; the projection and its sigmoid."""
-KERNEL = r"^_tiny_dot_kernel"
-_TINY_DOT = "vllm.model_executor.layers.tiny_dot"
+from evals import vllm_tree
 
-Call = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+FORMS = ("dot", "gate", "output")
+"""The projection alone; with its sigmoid; and that times an expert's output of K."""
+KERNEL = r"^_tiny_dot_kernel"
+OUTPUT_KERNEL = r"^_gated_output_kernel"
+TWO_LAUNCHES = "triton, then multiply"
+"""The output as patch 0003 leaves it; what one launch must be bit-equal to."""
+TOKENS = 32
+DEVICE = "cuda"
+_TINY_DOT = "vllm.model_executor.layers.tiny_dot"
+_OUTPUT = "vllm.model_executor.layers.shared_expert_gate_triton"
+
+Call = Callable[..., torch.Tensor]
 
 
 @dataclass(frozen=True)
@@ -23,7 +32,8 @@ class Arm:
     """One implementation.
 
     Attributes:
-        call: Of one token [1, K] and the weight [1, K].
+        call: Of what `make` returns: one token [1, K], the weight [1, K] and, for an
+            output, the expert's [1, K].
         claims: Patterns of kernel names, and how often each runs in a call.
         alone: Whether it runs nothing else.
     """
@@ -51,13 +61,17 @@ def _eager(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     return (x * weight[0]).sum(dim=-1, keepdim=True, dtype=x.dtype)
 
 
-def _gate(dot: Call) -> Call:
-    return lambda x, weight: F.sigmoid(dot(x, weight))
+def chained(dot: Call, form: str) -> Call:
+    """The form as a chain of launches behind a projection."""
+    if form == "output":
+        return lambda x, weight, expert: F.sigmoid(dot(x, weight)) * expert
+    if form == "gate":
+        return lambda x, weight: F.sigmoid(dot(x, weight))
+    return dot
 
 
 def available(case: Case) -> dict[str, Arm]:
     """The arms that this platform has for a case, BLAS first."""
-    tree: Any = importlib.import_module(_TINY_DOT)
     dots: dict[str, Call] = {"blas": F.linear}
     if torch.version.hip and case.k % 8 == 0:
         ops: Any = importlib.import_module("vllm._custom_ops")
@@ -65,39 +79,81 @@ def available(case: Case) -> dict[str, Arm]:
         if hasattr(torch.ops, "_rocm_C") and hasattr(torch.ops._rocm_C, "wvSplitK"):
             dots["wvsplitk"] = lambda x, weight: ops.wvSplitK(weight, x, units)
     dots["eager"] = _eager
-    gate = case.form == "gate"
-    arms = {n: Arm(n, _gate(dot) if gate else dot, {}) for n, dot in dots.items()}
-    # Later kernels of the series: a line here each.
-    fused: dict[str, Call] = {"triton": lambda x, w: tree.tiny_dot_triton(x, w, gate)}
-    if case.k <= tree.TINY_DOT_MAX_K:
-        arms |= {
-            name: Arm(name, call, {KERNEL: 1}, True) for name, call in fused.items()
-        }
+    arms = {n: Arm(n, chained(dot, case.form), {}) for n, dot in dots.items()}
+    return arms | {arm.name: arm for arm in fused(case)}
+
+
+def fused(case: Case) -> list[Arm]:
+    """The series' kernels for a case, and those that they replaced."""
+    tree: Any = importlib.import_module(_TINY_DOT)
+    bound = getattr(tree, "TINY_DOT_MAX_K", None)
+    if bound is not None and case.k > bound:
+        return []
+    if case.form == "output":
+        gate = partial(tree.tiny_dot_triton, apply_sigmoid=True)
+        arms = [Arm(TWO_LAUNCHES, lambda x, w, e: gate(x, w) * e, {KERNEL: 1})]
+        if vllm_tree.has(_OUTPUT):
+            call = importlib.import_module(_OUTPUT).gated_output_triton
+            arms.append(Arm("triton", call, {OUTPUT_KERNEL: 1}, True))
+        return arms
+    words = {"apply_sigmoid": case.form == "gate"}
+    arms = [Arm("triton", partial(tree.tiny_dot_triton, **words), {KERNEL: 1}, True)]
+    # A tree that still has a bound has the bounded form itself.
+    bounded: Any = importlib.import_module("evals.bounded_dot")
+    if bound is None and case.k <= bounded.MAX_K:
+        call = partial(bounded.bounded_dot, **words)
+        arms.insert(0, Arm("bounded", call, {bounded.KERNEL: 1}, True))
     return arms
 
 
-def make(case: Case, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+def foreign(arm: Arm) -> list[str]:
+    """Patterns of the kernels that an arm must not run."""
+    return [name for name in (KERNEL, OUTPUT_KERNEL) if name not in arm.claims]
+
+
+def make(case: Case, seed: int) -> tuple[torch.Tensor, ...]:
     """Fresh random operands; the logit stays off the flat ends of the sigmoid."""
-    generator = torch.Generator("cuda").manual_seed(seed)
-    x, weight = torch.randn(2, 1, case.k, generator=generator, device="cuda")
-    return (x / case.k**0.5).to(DTYPES[case.dtype]), weight.to(DTYPES[case.dtype])
+    generator = torch.Generator(DEVICE).manual_seed(seed)
+    rows = 3 if case.form == "output" else 2
+    made = torch.randn(rows, 1, case.k, generator=generator, device=DEVICE)
+    made[0] /= case.k**0.5
+    return tuple(made.to(DTYPES[case.dtype]))
 
 
 def disagreement(case: Case, arm: Arm, seed: int) -> str:
     """How an arm is wrong, against fp64 on fresh operands; empty where it is not.
 
     The bound is that of the coarsest arm: each product rounded to the dtype, and the
-    result rounded twice.
+    result rounded twice, or once more for its product with the expert's output.
     """
-    x, weight = make(case, seed)
-    products = x.double() * weight.double()
-    expected = products.sum().item()
-    eps = torch.finfo(x.dtype).eps
-    bound = eps * (products.abs().sum().item() + 2 * abs(expected))
-    got = arm.call(x, weight).item()
-    if case.form == "gate":
-        expected = torch.sigmoid(torch.tensor(expected).double()).item()
-        bound = bound / 4 + eps
-    if abs(got - expected) <= bound:
+    operands = make(case, seed)
+    x, weight, *rest = (operand.double() for operand in operands)
+    products = x * weight
+    expected = products.sum(-1, keepdim=True)
+    eps = torch.finfo(DTYPES[case.dtype]).eps
+    bound = eps * (products.abs().sum(-1, keepdim=True) + 2 * expected.abs())
+    if case.form != "dot":
+        expected, bound = torch.sigmoid(expected), bound / 4 + eps
+    for expert in rest:
+        expected = expected * expert
+        bound = bound * expert.abs() + eps * expected.abs()
+    got = arm.call(*operands).double()
+    wrong = ~((got - expected).abs() <= bound)
+    if got.shape == expected.shape and not wrong.any():
         return ""
-    return f"{case.words()}: {arm.name} gives {got}, {expected} is right"
+    at = int(wrong.flatten().int().argmax()) if got.shape == expected.shape else 0
+    pair = got.flatten()[at].item(), expected.flatten()[at].item()
+    return f"{case.words()}: {arm.name} gives {pair[0]}, {pair[1]} is right"
+
+
+def differing(case: Case, arms: dict[str, Arm], seed: int) -> dict[str, int]:
+    """On how many of TOKENS fresh tokens the last arm differs in any bit, by arm."""
+    if case.form == "dot" or "triton" not in arms:
+        return {}
+    counts = dict.fromkeys((name for name in arms if name != "triton"), 0)
+    for token in range(TOKENS):
+        operands = make(case, seed + token)
+        got = arms["triton"].call(*operands)
+        for name in counts:
+            counts[name] += not torch.equal(got, arms[name].call(*operands))
+    return counts
