@@ -2,7 +2,9 @@
 """Packs the patched tree for a GPU machine without vLLM or network: `make bundle`.
 
 The folder that comes out holds pieces of at most 60 MiB, bundle.json with the sha256 of
-each, and run.py, which needs Python alone: `python3 run.py test`, then `bench`.
+each, and run.py, which needs Python alone: `python3 run.py test`, then `bench`. With
+--engine it also brings the compiled extensions of the release's CUDA wheel and all of
+vLLM's requirements, for `run.py decode` and `run.py ab`.
 """
 
 import argparse
@@ -10,21 +12,25 @@ import json
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 if __name__ == "__main__":
     sys.path[0] = str(ROOT)
 
-from evals import wheels  # noqa: E402
+from evals import extensions, wheels  # noqa: E402
 from evals.cli import guarded  # noqa: E402
-from evals.pieces import Piece, pack, split  # noqa: E402
+from evals.extensions import Extensions  # noqa: E402
+from evals.pieces import Piece, pack, pack_parts, split  # noqa: E402
 from series.git import Repository  # noqa: E402
 from series.manifest import load_manifest  # noqa: E402
 from tests.harness import tree  # noqa: E402
 from tests.harness.plan import Plan  # noqa: E402
 
 PYTHON = "3.12"
+LARGE = 40_000_000
+"""Bytes of an extension that travels in a piece of its own."""
 TREES = ROOT / "build/test/trees"
 REQUIREMENTS = ROOT / "requirements"
 TREE_FILES = (
@@ -36,6 +42,7 @@ TREE_FILES = (
     "pyproject.toml",
 )
 OP_FILES = ("csrc/gdn/*", "csrc/**/*.h", "csrc/**/*.cuh")
+RUNNER_FILES = ("run.py", "unpacking.py")
 HARNESS_FILES = (
     "tests/__init__.py",
     "tests/harness/*.py",
@@ -77,11 +84,27 @@ def source_pieces(plan: Plan, out: Path) -> list[Piece]:
     ]
 
 
+def stock_files(repo: Repository, plan: Plan) -> tuple[dict[str, bytes], list[str]]:
+    """What the release has instead of what the patches change.
+
+    Returns:
+        The release's files by path, and the paths that only the patched tree has.
+    """
+    base = f"{plan.commit}~{len(plan.patches)}"
+    words = ["diff-tree", "-r", "--name-only", "--no-renames", "-z", base, plan.commit]
+    changed = [path for path in repo.git(*words).decode().split("\0") if path]
+    files, added = {}, []
+    for path in changed:
+        if repo.resolve(f"{base}:{path}") is None:
+            added.append(path)
+        else:
+            files[path] = repo.git("cat-file", "blob", f"{base}:{path}")
+    return files, added
+
+
 def wheel_pieces(have: str, engine: bool, out: Path, cache: Path) -> list[Piece]:
     """The wheels that the machine lacks, for kernels or for all of vLLM."""
-    source = "test.txt" if engine else "kernels.txt"
-    text = (REQUIREMENTS / source).read_text(encoding="utf-8")
-    pins = wheels.pins(text, PYTHON)
+    pins = required(engine)
     # torch and triton are the machine's own: the measurements are of them.
     there = wheels.listed(have) | {"torch", "triton"}
     wanted = [pins[name] for name in wheels.lacking(pins, there)]
@@ -96,22 +119,64 @@ def wheel_pieces(have: str, engine: bool, out: Path, cache: Path) -> list[Piece]
     ]
 
 
-def build(plan: Plan, have: str, engine: bool, out: Path) -> list[Piece]:
-    """Writes the whole bundle; bundle.json comes last and names only whole pieces."""
+def required(engine: bool) -> dict[str, str]:
+    """Name to pinned requirement of all that the machine must have."""
+    pins = {}
+    for source in ("test.txt" if engine else "kernels.txt", "measure.txt"):
+        text = (REQUIREMENTS / source).read_text(encoding="utf-8")
+        pins |= wheels.pins(text, PYTHON)
+    return pins
+
+
+def extension_pieces(found: Extensions, out: Path) -> list[Piece]:
+    """The compiled extensions: each large one by itself, the small ones together."""
+    groups: dict[str, dict[str, bytes]] = {}
+    for name, data in found.files.items():
+        short = name.rsplit("/", 1)[-1].removesuffix(".abi3.so").strip("_")
+        group = short if len(data) > LARGE else "small"
+        groups.setdefault(group, {})[name] = data
+    pieces = []
+    for group, files in groups.items():
+        size = sum(map(len, files.values())) / 1e6
+        print(f"compressing {group}, {size:.0f} MB", flush=True)
+        pieces += pack_parts(out / f"ext-{group}.tar.xz", "tree", files.items())
+    return pieces
+
+
+def build(
+    repo: Repository, plan: Plan, have: str, found: Extensions | None, out: Path
+) -> list[Piece]:
+    """Writes the whole bundle; bundle.json comes last and names only whole pieces.
+
+    Args:
+        repo: Where the plan's commit is.
+        plan: The patched tree.
+        have: The machine's list of packages.
+        found: The extensions, where the engine is to run too.
+        out: The bundle's folder.
+    """
+    engine = found is not None
     out.mkdir(parents=True, exist_ok=True)
     index = out / "bundle.json"
     index.unlink(missing_ok=True)
-    for stale in [*out.glob("*.tar"), *out.glob("*.tar.xz")]:
+    for stale in [*out.glob("*.tar"), *out.glob("*.tar.*")]:
         stale.unlink()
+    stock, added = stock_files(repo, plan)
     pieces = source_pieces(plan, out)
-    pieces += wheel_pieces(have, engine, out, ROOT / "build/wheels")
-    shutil.copyfile(ROOT / "evals/bare/run.py", out / "run.py")
-    kernels = (REQUIREMENTS / "kernels.txt").read_text(encoding="utf-8")
+    pieces.append(pack(out / "stock.tar.xz", "stock", stock.items()))
+    cache = ROOT / "build/wheels" / ("engine" if engine else "kernels")
+    pieces += wheel_pieces(have, engine, out, cache)
+    if found is not None:
+        pieces += extension_pieces(found, out)
+    for name in RUNNER_FILES:
+        shutil.copyfile(ROOT / "evals/bare" / name, out / name)
     described = {
         "version": plan.version,
         "commit": plan.commit,
         "python": PYTHON,
-        "needs": sorted(wheels.pins(kernels, PYTHON)),
+        "needs": sorted(required(engine)),
+        "added": added,
+        "extensions": found.asked() if found else None,
         "pieces": [vars(piece) for piece in pieces],
     }
     text = json.dumps(described, indent=1, sort_keys=True) + "\n"
@@ -131,7 +196,12 @@ def main(argv: Sequence[str]) -> int:
         help="what the machine has: pip list, as text or JSON",
     )
     parser.add_argument(
-        "--engine", action="store_true", help="bring all of vLLM's requirements"
+        "--engine",
+        action="store_true",
+        help="bring all of vLLM's requirements and the release's compiled extensions",
+    )
+    parser.add_argument(
+        "--archive", type=Path, help="the release's wheel, instead of fetching it"
     )
     options = parser.parse_args(argv)
     manifest = load_manifest(ROOT / "patches/series.toml")
@@ -141,11 +211,21 @@ def main(argv: Sequence[str]) -> int:
         print("changes that are not committed stay out of the bundle")
     plan = tree.at_commit(repo, plan, TREES)
     have = options.have.read_text(encoding="utf-8")
-    pieces = build(plan, have, options.engine, options.out)
+    found = None
+    if options.engine:
+        found = extensions.of_release(
+            REQUIREMENTS / "engine.toml",
+            plan.version,
+            plan.path,
+            partial(print, flush=True),
+            options.archive,
+        )
+    pieces = build(repo, plan, have, found, options.out)
     for piece in pieces:
-        print(f"{piece.file:<16}{piece.size / 1e6:>8.1f} MB  {piece.sha256[:16]}")
-    print(f"{options.out}: {plan.branch} at {plan.commit[:12]}. On the machine:")
-    print(f"  python3 {options.out.name}/run.py test")
+        print(f"{piece.file:<32}{piece.size / 1e6:>8.1f} MB  {piece.sha256[:16]}")
+    total = sum(piece.size for piece in pieces) / 1e6
+    print(f"{options.out}: {plan.branch} at {plan.commit[:12]}, {total:.1f} MB.")
+    print(f"On the machine: python3 {options.out.name}/run.py test")
     return 0
 
 

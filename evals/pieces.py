@@ -20,7 +20,8 @@ class Piece:
     """One archive of the bundle.
 
     Attributes:
-        file: Its name in the bundle's folder.
+        file: Its name in the bundle's folder; parts of one archive that was too large
+            for a piece end in .001, .002 and so on.
         size: Its bytes.
         sha256: Of the file.
         into: The folder it is unpacked into, relative to where all of it goes.
@@ -39,8 +40,26 @@ def _entry(name: str, size: int) -> tarfile.TarInfo:
     return entry
 
 
+def _write(out: Path, files: Iterable[tuple[str, bytes]]) -> Path:
+    """Writes an archive whose bytes depend on names and contents alone."""
+    mode = "w:xz" if out.suffix == ".xz" else "w"
+    aside = out.with_name(out.name + ".part")
+    with tarfile.open(aside, mode, format=tarfile.PAX_FORMAT) as archive:  # type: ignore[call-overload]
+        for name, data in sorted(files):
+            archive.addfile(_entry(name, len(data)), io.BytesIO(data))
+    return aside
+
+
+def _named(aside: Path, out: Path, into: str) -> Piece:
+    size = aside.stat().st_size
+    with aside.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    os.replace(aside, out)
+    return Piece(out.name, size, digest, into)
+
+
 def pack(out: Path, into: str, files: Iterable[tuple[str, bytes]]) -> Piece:
-    """Writes an archive whose bytes depend on names and contents alone.
+    """Writes an archive that must fit one piece.
 
     Args:
         out: The archive; its ending says how it is compressed (.tar or .tar.xz).
@@ -50,22 +69,40 @@ def pack(out: Path, into: str, files: Iterable[tuple[str, bytes]]) -> Piece:
     Raises:
         SeriesError: It is larger than a piece may be.
     """
-    mode = "w:xz" if out.suffix == ".xz" else "w"
-    aside = out.with_name(out.name + ".part")
-    with tarfile.open(aside, mode, format=tarfile.PAX_FORMAT) as archive:  # type: ignore[call-overload]
-        for name, data in sorted(files):
-            archive.addfile(_entry(name, len(data)), io.BytesIO(data))
-    size = aside.stat().st_size
-    if size > LIMIT:
+    aside = _write(out, files)
+    if (size := aside.stat().st_size) > LIMIT:
         aside.unlink()
         raise SeriesError(
             f"{out.name} would have {size:,} bytes; a piece has at most {LIMIT:,}.",
             "Leave something out: --have LIST names what the machine has.",
         )
-    with aside.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    os.replace(aside, out)
-    return Piece(out.name, size, digest, into)
+    return _named(aside, out, into)
+
+
+def pack_parts(
+    out: Path, into: str, files: Iterable[tuple[str, bytes]], limit: int = 0
+) -> list[Piece]:
+    """Writes an archive, cut into parts where it is too large for one piece.
+
+    Args:
+        out: The archive, as pack takes it.
+        into: Where it is to be unpacked.
+        files: Names and contents; sorted here.
+        limit: Bytes of a part; those of a piece if left out.
+    """
+    limit = limit or LIMIT
+    aside = _write(out, files)
+    if aside.stat().st_size <= limit:
+        return [_named(aside, out, into)]
+    parts = []
+    with aside.open("rb") as whole:
+        while data := whole.read(limit):
+            part = out.with_name(f"{out.name}.{len(parts) + 1:03}")
+            cut = part.with_name(part.name + ".part")
+            cut.write_bytes(data)
+            parts.append(_named(cut, part, into))
+    aside.unlink()
+    return parts
 
 
 def split(files: Iterable[tuple[str, bytes]], limit: int = LIMIT) -> list[list]:

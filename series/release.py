@@ -92,7 +92,7 @@ def _require_given(given: Path, sdist: Sdist) -> None:
         raise ReleaseError(
             f"{given} is not {sdist.filename}: its sha256 is {found[:16]}…, the "
             f"pinned one {sdist.sha256[:16]}….",
-            "Fetch the source distribution again, or leave --archive out.",
+            "Fetch that file again, or leave --archive out.",
         )
 
 

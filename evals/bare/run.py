@@ -1,51 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a bundle on the machine it was carried to; needs Python and its torch alone.
 
+    python3 run.py store               keep the pieces that came; says which are missing
     python3 run.py unpack              check everything, unpack, say what is missing
     python3 run.py test [--op] [-- …]  the patched tree's kernel tests on the GPU
     python3 run.py bench [NAME] [--op] [-- …]
-                                       gdn, or one of the tree's kernel benchmarks
+                                       dot, gdn, or one of the tree's kernel benchmarks
+    python3 run.py decode gdn|gate [-- …]
+                                       steps of the whole engine, arm against arm
+    python3 run.py ab -- …             any arms; SERIES_PATCHED, SERIES_STOCK: the trees
 
-Nothing is installed into the machine's Python. --op builds the tree's CUDA op first, so
-that it is compared with. What follows -- goes to pytest or to the benchmark.
+Nothing is installed into the machine's Python. Where all pieces do not travel at once,
+bring some beside run.py and bundle.json, run store, and bring the next. --op builds the
+tree's CUDA op first, so that it is compared with. --stock takes the release's own tree.
+What follows -- goes to pytest, the benchmark or the comparison. decode needs a bundle
+that was made with --engine.
 """
 
 import argparse
-import hashlib
 import json
 import os
-import shutil
+import platform
 import subprocess
 import sys
-import tarfile
 import tempfile
 from pathlib import Path
 
+if __package__:
+    from evals.bare import unpacking
+    from evals.bare.unpacking import BundleError
+else:
+    import unpacking  # type: ignore[import-not-found, no-redef]
+    from unpacking import BundleError  # type: ignore[no-redef]
+
 HERE = Path(__file__).resolve().parent
-STAND_IN = "vllm/_C_stable_libtorch.py"
-
-
-class BundleError(Exception):
-    """What is wrong, and what to do about it."""
-
-
-def load_index() -> dict:
-    """bundle.json, once every piece it names is there with the right bytes."""
-    index = HERE / "bundle.json"
-    if not index.exists():
-        raise BundleError(f"{index} is missing: make bundle did not finish.")
-    described = json.loads(index.read_text(encoding="utf-8"))
-    for piece in described["pieces"]:
-        path = HERE / piece["file"]
-        if not path.exists():
-            raise BundleError(f"{path} is missing: copy it beside run.py.")
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if digest != piece["sha256"]:
-            raise BundleError(
-                f"{path} is damaged: its sha256 is {digest}. Copy it anew."
-            )
-    return described
+_LOAD = """
+import importlib, sys
+import torch
+for name in sys.argv[2:]:
+    importlib.import_module(name)
+if not hasattr(torch.ops._C, sys.argv[1]):
+    sys.exit(f"torch.ops._C has no {sys.argv[1]}")
+"""
 
 
 def torch_facts() -> dict:
@@ -75,40 +71,50 @@ def check_python(described: dict) -> None:
         )
 
 
-def unpack(described: dict, into: Path | None, facts: dict) -> Path:
-    """Unpacks everything into one folder, once; it gets its name when it is whole."""
-    text = json.dumps(described, sort_keys=True).encode()
-    name = "vllm-rocm-series-" + hashlib.sha256(text).hexdigest()[:12]
-    target = (into or Path(tempfile.gettempdir())) / name
-    if target.exists():
-        return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(prefix=name, dir=target.parent))
-    try:
-        for piece in described["pieces"]:
-            folder = aside / piece["into"]
-            with tarfile.open(HERE / piece["file"]) as archive:
-                archive.extractall(folder, filter="data")
-        if (aside / "wheels").exists():
-            install(aside)
-        if facts["cuda"]:
-            # vLLM's CUDA platform cannot start without a module of that name.
-            (aside / "tree" / STAND_IN).touch()
-        os.replace(aside, target)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-    return target
+def _release(version: str) -> tuple[int, ...]:
+    numbers = version.split("+")[0].split(".")[:2]
+    return tuple(int("".join(filter(str.isdigit, part)) or 0) for part in numbers)
 
 
-def install(folder: Path) -> None:
-    """Unpacks the wheels into a folder of their own, without a network."""
-    wheels = sorted(map(str, (folder / "wheels").glob("*.whl")))
-    call = [sys.executable, "-m", "pip", "install", "--quiet", "--no-index"]
-    call += ["--no-deps", "--no-compile", "--no-cache-dir"]
-    call += ["--target", str(folder / "site"), *wheels]
-    done = subprocess.run(call, capture_output=True, text=True)
-    if done.returncode:
-        raise BundleError(f"pip could not unpack the wheels: {done.stderr.strip()}")
+def unfit(asked: dict, facts: dict, machine: str) -> list[str]:
+    """Why this machine cannot load the compiled extensions; empty where it can."""
+    reasons = []
+    if machine != "x86_64":
+        reasons.append(f"they are for x86_64, this is {machine}")
+    if _release(facts["torch"]) < _release(asked["torch"]):
+        reasons.append(f"they need torch {asked['torch']}, this is {facts['torch']}")
+    if (facts["cuda"] or "").split(".")[0] != asked["cuda"]:
+        has = f"CUDA {facts['cuda']}" if facts["cuda"] else "no CUDA"
+        reasons.append(f"they need a torch for CUDA {asked['cuda']}, this has {has}")
+    if not facts["cxx11_abi"]:
+        reasons.append("they use C++11's strings, this torch does not")
+    return reasons
+
+
+def check_extensions(described: dict, facts: dict) -> None:
+    """Refuses the engine where its extensions are not there or cannot be loaded."""
+    asked = described.get("extensions")
+    if asked is None:
+        raise BundleError(
+            "this bundle has no engine: make it again with ARGS=--engine."
+        )
+    if reasons := unfit(asked, facts, platform.machine()):
+        raise BundleError(f"the extensions cannot be used: {'; '.join(reasons)}.")
+
+
+def load_extensions(folder: Path, described: dict, env: dict[str, str]) -> None:
+    """Loads every extension once, in a process of its own."""
+    done = folder / "extensions-load"
+    if done.exists():
+        return
+    asked = described["extensions"]
+    call = [sys.executable, "-c", _LOAD, asked["op"], *asked["modules"]]
+    result = subprocess.run(call, env=env, capture_output=True, text=True)
+    if result.returncode:
+        said = result.stderr.strip().splitlines()[-1:] or ["no reason given"]
+        raise BundleError(f"the extensions do not load: {said[0]}")
+    print(f"{len(asked['modules'])} extensions load, {asked['op']} is there")
+    done.touch()
 
 
 def build_op(folder: Path) -> Path:
@@ -160,46 +166,79 @@ def run_tests(folder: Path, args: list[str]) -> int:
     return 1 if failed else 0
 
 
-def run_bench(folder: Path, name: str, args: list[str]) -> int:
-    """evals/NAME.py, or else the tree's kernel benchmark of that name."""
+def gpu_variables(folder: Path, tree: Path) -> dict[str, str]:
+    """The environment of what measures; raises where there is no GPU."""
     from tests.harness import environment, treerun
 
-    script = folder / "tree/benchmarks/kernels" / f"{name}.py"
-    if name == "gdn":
-        script = folder / "evals/gdn.py"
-        op = os.environ.get("SERIES_HARNESS_OP")
-        args = [*(["--op", op] if op else []), *args]
-    if not script.exists():
-        there = sorted(path.stem for path in script.parent.glob("bench_*.py"))
-        raise BundleError(f"no benchmark {name}; there are: {', '.join(there)}")
     found = environment.probe(sys.executable, [])
     if not found.gpu:
         raise BundleError("torch sees no GPU: there is nothing to measure.")
     version = json.loads((folder / "plan.json").read_text())["version"]
     cache = folder / "cache"
-    paths = [folder / "tree", treerun.metadata_folder(cache, version)]
+    paths = [tree, treerun.metadata_folder(cache, version)]
     env = environment.variables(found, paths, cache, [])
+    trees = {"SERIES_PATCHED": folder / "tree", "SERIES_STOCK": folder / "stock"}
+    return env | {name: str(path) for name, path in trees.items()}
+
+
+def run_bench(folder: Path, name: str, tree: Path, args: list[str]) -> int:
+    """evals/NAME.py, or else the tree's kernel benchmark of that name."""
+    script = tree / "benchmarks/kernels" / f"{name}.py"
+    if name in ("dot", "gdn"):
+        script = folder / f"evals/{name}.py"
+    op = os.environ.get("SERIES_HARNESS_OP")
+    args = [*(["--op", op] if op and name == "gdn" else []), *args]
+    if not script.exists():
+        there = sorted(path.stem for path in script.parent.glob("bench_*.py"))
+        raise BundleError(f"no benchmark {name}; there are: dot, gdn, {', '.join(there)}")
+    env = gpu_variables(folder, tree)
     call = [sys.executable, str(script), *args]
-    return subprocess.run(call, cwd=folder / "tree", env=env).returncode
+    return subprocess.run(call, cwd=tree, env=env).returncode
 
 
-def main(argv: list[str]) -> int:
-    """Runs a subcommand; returns its exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
-    parser.add_argument("command", choices=["unpack", "test", "bench"])
-    parser.add_argument("name", nargs="?", default="bench_tiny_dot")
+def run_compared(
+    folder: Path, described: dict, tree: Path, command: str, args: list[str]
+) -> int:
+    """evals.decode or evals.ab; where there are extensions, they must load."""
+    env = gpu_variables(folder, tree)
+    if described.get("extensions"):
+        load_extensions(folder, described, env)
+    call = [sys.executable, str(folder / f"evals/{command}.py"), *args]
+    return subprocess.run(call, env=env).returncode
+
+
+def parsed(argv: list[str]) -> tuple[argparse.Namespace, list[str]]:
+    """The command's own words, and those that it hands on."""
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        allow_abbrev=False,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = ["store", "unpack", "test", "bench", "decode", "ab"]
+    parser.add_argument("command", choices=commands)
+    parser.add_argument("name", nargs="?", help="of the benchmark or the workload")
     parser.add_argument(
         "--into", type=Path, help="a folder; a temporary one if left out"
     )
     parser.add_argument("--op", action="store_true", help="build the CUDA op first")
+    parser.add_argument("--stock", action="store_true", help="the release's own tree")
     at = argv.index("--") if "--" in argv else len(argv)
-    own, rest = argv[:at], argv[at + 1 :]
-    options = parser.parse_args(own)
-    described = load_index()
+    options = parser.parse_args(argv[:at])
+    if options.command == "decode" and options.name is None:
+        parser.error("decode needs a workload: gdn or gate")
+    options.into = options.into or Path(tempfile.gettempdir())
+    return options, argv[at + 1 :]
+
+
+def run(options: argparse.Namespace, described: dict, rest: list[str]) -> int:
+    """Unpacks, checks, and runs one command but store."""
     check_python(described)
     facts = torch_facts()
     print(", ".join(f"{name} {value}" for name, value in facts.items()), flush=True)
-    folder = unpack(described, options.into, facts)
+    if options.command == "decode":
+        check_extensions(described, facts)
+    paths = unpacking.found(described, HERE, options.into / "store")
+    folder = unpacking.unpack(described, paths, options.into, facts)
     prepare(folder, options.op)
     lacking = missing(folder, described)
     if lacking:
@@ -208,10 +247,26 @@ def main(argv: list[str]) -> int:
             "make it again with --have and this machine's own pip list."
         )
     print(f"unpacked in {folder}", flush=True)
+    tree = folder / ("stock" if options.stock else "tree")
     if options.command == "test":
         return run_tests(folder, rest)
     if options.command == "bench":
-        return run_bench(folder, options.name, rest)
+        return run_bench(folder, options.name or "bench_tiny_dot", tree, rest)
+    if options.command in ("decode", "ab"):
+        words = [*([options.name] if options.name else []), *rest]
+        return run_compared(folder, described, tree, options.command, words)
+    return 0
+
+
+def main(argv: list[str]) -> int:
+    """Runs a subcommand; returns its exit code."""
+    options, rest = parsed(argv)
+    described = unpacking.load_index(HERE)
+    if options.command != "store":
+        return run(options, described, rest)
+    store = options.into / "store"
+    lost = unpacking.keep(described, HERE, store)
+    print(f"kept in {store}; missing still: {', '.join(lost) or 'nothing'}")
     return 0
 
 
