@@ -91,6 +91,7 @@ def task(
     count: int | None = None,
     repeats: int = REPEATS,
     max_tokens: int = MAX_TOKENS,
+    chat: bool = True,
 ) -> Task:
     """Every question as often as asked, each time with its choices shuffled anew.
 
@@ -100,6 +101,7 @@ def task(
         count: The first so many alone.
         repeats: How often each is asked.
         max_tokens: Of an answer, what is thought included.
+        chat: Whether the model's chat template is used, its thinking switched on.
     """
     items = []
     for repeat in range(repeats):
@@ -108,13 +110,14 @@ def task(
             chance = random.Random(f"{seed} {repeat} {digest}")
             order = chance.sample(range(4), 4)
             choices = [row[1 + place] for place in order]
-            settings = {
+            settings: dict[str, object] = {
                 **SETTINGS,
                 "max_tokens": max_tokens,
                 "seed": chance.randrange(2**31),
             }
-            question = Question(
-                f"{NAME}-{digest}-{repeat}", prompt(row[0], choices), True, settings
-            )
+            if chat:
+                settings["chat_template_kwargs"] = {"enable_thinking": True}
+            asked = prompt(row[0], choices)
+            question = Question(f"{NAME}-{digest}-{repeat}", asked, chat, settings)
             items.append(Item(question, LETTERS[order.index(0)]))
     return Task(NAME, items, read, keeps_text=False)

@@ -90,6 +90,7 @@ def run(
     folder: Path,
     count: int,
     *,
+    max_tokens: int,
     concurrency: int,
     limit_s: float,
     check: Callable[[], None],
@@ -102,6 +103,7 @@ def run(
         data: The folder with the checked files.
         folder: Of this run alone.
         count: Questions.
+        max_tokens: Of an answer.
         concurrency: Requests under way at a time.
         limit_s: How long the whole run may take.
         check: Called while it runs; raises where the server is gone.
@@ -117,6 +119,7 @@ def run(
     result.unlink(missing_ok=True)
     at = urlsplit(url)
     words = [str((arm.tree / SCRIPT).absolute()), "--num-questions", str(count)]
+    words += ["--max-tokens", str(max_tokens)]
     words += ["--host", f"{at.scheme}://{at.hostname}", "--port", str(at.port)]
     words += ["--max-concurrency", str(concurrency)]
     # Its queue counts against the timeout of a request: the run's own limit holds.

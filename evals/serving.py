@@ -90,7 +90,7 @@ class Speed:
 
 
 def cells_of(text: str) -> tuple[Cell, ...]:
-    """Reads cells as INPUT/OUTPUTxCONCURRENCY[xPROMPTS], a comma between; plain: before.
+    """Reads INPUT/OUTPUTxCONCURRENCY[xPROMPTS], comma between, perhaps plain: before.
 
     Raises:
         UsageError: One is written otherwise.

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evals import codegen_tables, record, views_ab, views_gdn
+from evals import codegen_tables, record, views_ab, views_eval, views_gdn
 from evals.record import Record, Series
 from evals.views_ab import View
 
@@ -56,6 +56,7 @@ VIEWS: dict[str, dict[str, Callable[[dict[str, Any]], View]]] = {
         "calls": views_ab.ab_calls,
         "steps": views_ab.ab_steps,
     },
+    "eval": dict(views_eval.VIEWS),
     "codegen": {
         "": lambda data: (
             "every configuration in use, cross-compiled",
