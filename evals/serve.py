@@ -36,7 +36,6 @@ _CACHES = {
     "TORCHINDUCTOR_CACHE_DIR": "inductor",
     "TRITON_CACHE_DIR": "triton",
     "CUDA_CACHE_PATH": "cuda",
-    "PYTHONPYCACHEPREFIX": "bytecode",
 }
 _OWNER = "arm.json"
 
@@ -77,7 +76,7 @@ def serve(
     folder: Path,
     *,
     args: Sequence[str] = (),
-    env: Mapping[str, str] = {},  # noqa: B006
+    env: Mapping[str, str] = {},
     ready_s: float = 1800,
     on_wait: Callable[[str], None] | None = None,
     port: int | None = None,

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pypi_simple import PyPISimple
 
 Say = Callable[[str], None]
-PROJECT = "vllm"
 _CHUNK = 1 << 20
 _TIMEOUT_S = 60.0
 
@@ -123,7 +122,9 @@ def _download(sdist: Sdist, part: Path, say: Say, index: str | None) -> None:
 
 
 def _url_of(client: "PyPISimple", sdist: Sdist) -> str:
-    page = client.get_project_page(PROJECT, timeout=_TIMEOUT_S)
+    # A file's name begins with its project's, dashes as underscores.
+    project = sdist.filename.partition("-")[0].replace("_", "-")
+    page = client.get_project_page(project, timeout=_TIMEOUT_S)
     for package in page.packages:
         if package.filename != sdist.filename:
             continue

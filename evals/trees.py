@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The trees of both arms: the pin and the series on it, each with what is compiled."""
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from evals import cpu_wheel
+from evals.bare.start_server import TREE_FACTS
+from evals.proof import Arm
+from series.errors import SeriesError
+from series.git import Repository
+from series.locks import locked
+from series.manifest import load_manifest
+from tests.harness import tree
+
+STOCK, PATCHED = "stock", "patched"
+_PROBE = """
+import importlib.metadata, importlib.util, json
+spec = importlib.util.find_spec("vllm")
+found = {"folder": "", "version": ""}
+if spec is not None and spec.origin:
+    found["folder"] = spec.origin.rpartition("/")[0]
+    found["version"] = importlib.metadata.version("vllm")
+print("\\n" + json.dumps(found))
+"""
+Say = Callable[[str], None]
+
+
+class TreesError(SeriesError):
+    """An arm's tree cannot be made."""
+
+
+@dataclass(frozen=True)
+class Build:
+    """Where an interpreter has a vLLM that is built.
+
+    Attributes:
+        folder: The package.
+        version: Its version.
+    """
+
+    folder: Path
+    version: str
+
+
+def arms(
+    root: Path,
+    python: Path,
+    *,
+    vllm: Path | None = None,
+    wheel: Path | None = None,
+    say: Say = print,
+) -> tuple[Arm, Arm]:
+    """The stock and the patched arm, their trees made once and kept.
+
+    What is compiled comes from the vLLM that the interpreter has installed, of the same
+    release; or, for a CPU, from the release's CPU wheel. Both arms get the same.
+
+    Args:
+        root: This repository.
+        python: The interpreter that is to run them.
+        vllm: A clone with the series branch; build/vllm by default.
+        wheel: The CPU wheel, where the interpreter has no vLLM.
+        say: Told what takes time.
+
+    Raises:
+        SeriesError: There is no series branch, or no build of that release.
+    """
+    manifest = load_manifest(root / "patches/series.toml")
+    repo = Repository.find(vllm or root / "build/vllm")
+    commits = tree.commits(repo, manifest.series.branch, len(manifest.patch))
+    base = repo.line("rev-parse", f"{commits[0]}~1")
+    build = None if wheel else installed(python, manifest.pin.release)
+    ids = tuple(patch_id(repo, commit) for commit in commits)
+    touched = _names(repo, base, commits[-1])
+    folder = root / "build/eval/trees"
+    folder.mkdir(parents=True, exist_ok=True)
+    found = []
+    with locked(folder, lambda: say("Another run makes the trees: waiting.")):
+        for name, commit, own in ((STOCK, base, ()), (PATCHED, commits[-1], ids)):
+            path = tree.export(repo, commit, folder)
+            facts = {
+                "commit": commit,
+                "patch_ids": list(own),
+                "files": _blobs(repo, commit, touched),
+                "built": str(wheel.name if wheel else build),
+            }
+            if _recorded(path) != facts:
+                say(f"{name}: putting what is compiled into {path}")
+                (path / TREE_FACTS).unlink(missing_ok=True)
+                if wheel is not None:
+                    cpu_wheel.unpack(wheel, path, python, manifest.pin.release)
+                elif build is not None:
+                    lend(build.folder, path)
+                _record(path, facts)
+            found.append(Arm(name, path, python, tuple(own)))
+        _sweep(folder, {arm.tree.name for arm in found})
+    return found[0], found[1]
+
+
+def installed(python: Path, release: str) -> Build:
+    """The built vLLM of an interpreter.
+
+    Raises:
+        TreesError: It has none, or one of another release.
+    """
+    try:
+        # From a folder without a vLLM in it, and with none that PYTHONPATH adds.
+        done = subprocess.run(
+            [str(python), "-I", "-c", _PROBE], cwd="/", capture_output=True, text=True
+        )
+    except OSError as error:
+        raise TreesError(
+            f"{python} does not start: {error.strerror}.",
+            "Name a Python interpreter: PYTHON=path/to/python3",
+        ) from error
+    if done.returncode:
+        last = done.stderr.strip().splitlines()[-1:] or ["no message"]
+        raise TreesError(f"{python} cannot be asked for its vLLM: {last[0]}.")
+    said = json.loads(done.stdout.strip().splitlines()[-1])
+    hint = (
+        f"Name the Python of an image that has vLLM {release} installed: PYTHON=…; "
+        "`make eval-smoke` needs none."
+    )
+    if not said["folder"]:
+        raise TreesError(f"{python} has no vLLM, so nothing compiled to run on.", hint)
+    if said["version"].partition("+")[0] != release:
+        raise TreesError(
+            f"{python} has vLLM {said['version']}; the series is on {release}.", hint
+        )
+    return Build(Path(said["folder"]), said["version"])
+
+
+def lend(package: Path, tree_path: Path) -> int:
+    """Links into a tree what a build added to the same release's source.
+
+    Returns:
+        How many files.
+
+    Raises:
+        TreesError: The build has added nothing compiled.
+    """
+    target = tree_path / "vllm"
+    count = compiled = 0
+    for source in sorted(package.rglob("*")):
+        name = source.relative_to(package)
+        if not source.is_file() or "__pycache__" in name.parts:
+            continue
+        link = target / name
+        # A link of an earlier run may lead nowhere by now.
+        if link.is_symlink():
+            link.unlink()
+        if not link.exists():
+            link.parent.mkdir(parents=True, exist_ok=True)
+            link.symlink_to(source.absolute())
+            count += 1
+        compiled += source.suffix == ".so"
+    if not compiled:
+        raise TreesError(
+            f"{package} has no compiled extension to run on.",
+            "Name the Python of an image whose vLLM is built.",
+        )
+    return count
+
+
+def patch_id(repo: Repository, commit: str) -> str:
+    """git's stable patch id of a commit."""
+    diff = repo.git("diff-tree", "-p", "--full-index", f"{commit}~1", commit)
+    return repo.git("patch-id", "--stable", stdin=diff).decode().partition(" ")[0]
+
+
+def _names(repo: Repository, base: str, tip: str) -> list[str]:
+    out = repo.git("diff-tree", "-r", "--name-only", "-z", base, tip)
+    return [os.fsdecode(name) for name in out.split(b"\0") if name]
+
+
+def _blobs(repo: Repository, commit: str, names: list[str]) -> dict[str, str]:
+    """The blob of each file in a commit, empty where it is not."""
+    out = os.fsdecode(repo.git("ls-tree", "-r", "-z", commit, "--", *names))
+    rows = [row.partition("\t") for row in out.split("\0") if row]
+    blobs = {name: entry.split()[2] for entry, _, name in rows}
+    return {name: blobs.get(name, "") for name in names}
+
+
+def _recorded(path: Path) -> dict | None:
+    try:
+        return dict(json.loads((path / TREE_FACTS).read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return None
+
+
+def _record(path: Path, facts: dict) -> None:
+    """Says that the tree is whole; last, so that a half-made one does not say it."""
+    aside = path / (TREE_FACTS + ".part")
+    aside.write_text(json.dumps(facts, indent=1), encoding="utf-8")
+    os.replace(aside, path / TREE_FACTS)
+
+
+def _sweep(folder: Path, keep: set[str]) -> None:
+    """Removes trees of an earlier state of the series: each takes 0.7 GB."""
+    for path in folder.iterdir():
+        if path.is_dir() and path.name not in keep:
+            shutil.rmtree(path, ignore_errors=True)
