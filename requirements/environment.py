@@ -3,6 +3,8 @@
 
     python3 requirements/environment.py test
 
+The level cpu is an environment of its own, .venv-cpu: vLLM's servers run in it.
+
 make starts it with whatever python3 there is, so it keeps to what old ones understand.
 A second run finds its stamps and does nothing. Only pip fetches, as the user set it.
 """
@@ -25,12 +27,15 @@ STEPS = {
     "lint": ["apply", "lint"],
     # torch before the rest: packages of test.txt would else choose the triton.
     "test": ["apply", "own", "evals", "client", "torch", "triton", "test"],
+    "cpu": ["torch", "triton", "test", "cpu"],
 }
+FOLDERS = {"cpu": ".venv-cpu"}
 SAYS = {
     "apply": "what the series needs: 27 packages, 6 MB, 60 MB on disk",
     "evals": "what measuring needs: 15 packages, 74 MB, 240 MB on disk",
     "client": "what asking a server needs: 12 packages, 13 MB, 100 MB on disk",
     "own": "pytest and hypothesis: 6 packages, 2 MB",
+    "cpu": "what serving on a CPU needs: 9 packages, 35 MB, 120 MB on disk",
     "lint": "ruff and mypy: 8 packages, 27 MB, 90 MB on disk",
     "torch": """what the patched tree's tests run in, torch 2.13.0 and 149 packages:
   0.7 GB to fetch and 2.8 GB on disk where pip finds a CPU build of torch (by an index
@@ -44,10 +49,10 @@ class SetupError(Exception):
 
 
 class Environment:
-    """.venv and the stamps in it."""
+    """.venv, or another folder, and the stamps in it."""
 
-    def __init__(self, root):
-        self.folder = os.path.join(root, ".venv")
+    def __init__(self, root, folder=".venv"):
+        self.folder = os.path.join(root, folder)
         self.python = os.path.join(self.folder, "bin", "python")
         self.marker = os.path.join(self.folder, ".made-by-this-repository")
 
@@ -82,7 +87,8 @@ class Environment:
         interpreter = choose()
         os.mkdir(self.folder)
         open(self.marker, "w").close()
-        call([interpreter, "-m", "venv", self.folder], ".venv could not be made")
+        words = [interpreter, "-m", "venv", self.folder]
+        call(words, os.path.basename(self.folder) + " could not be made")
         self.record("python", OLDEST_TEXT)
 
     def install(self, step, digest):
@@ -109,6 +115,7 @@ OPTIONS = {
     "torch": ["-c", os.path.join(HERE, "test.txt")],
     "triton": ["--no-deps"],
     "client": ["--no-deps"],
+    "cpu": ["--no-deps"],
 }
 OLDEST_TEXT = "{}.{}".format(*OLDEST)
 
@@ -151,12 +158,12 @@ def choose():
 
 
 def main(level, root=ROOT):
-    """Brings .venv to the level.
+    """Brings the level's environment to it.
 
     Raises:
         SetupError: No Python is new enough, or pip could not install.
     """
-    environment = Environment(root)
+    environment = Environment(root, FOLDERS.get(level, ".venv"))
     # Two makes at once would install into the same folder.
     build = os.path.join(root, "build")
     os.makedirs(build, exist_ok=True)

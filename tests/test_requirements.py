@@ -22,7 +22,7 @@ def pinned(name: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    "name", ["apply", "own", "evals", "client", "lint", "torch", "kernels"]
+    "name", ["apply", "own", "evals", "client", "cpu", "lint", "torch", "kernels"]
 )
 def test_files_that_share_an_environment_pin_the_same_versions(name: str) -> None:
     whole = pinned("test")
@@ -43,7 +43,7 @@ def test_no_file_names_a_registry_and_every_line_is_pinned(path: Path) -> None:
     assert all("==" in line for line in lines)
 
 
-@pytest.mark.parametrize("name", ["apply", "own", "evals", "client", "lint"])
+@pytest.mark.parametrize("name", ["apply", "own", "evals", "client", "cpu", "lint"])
 def test_what_runs_with_a_users_rights_is_pinned_by_hash(name: str) -> None:
     text = (REQUIREMENTS / f"{name}.txt").read_text()
     entries = re.split(r"^(?=[A-Za-z])", text, flags=re.M)
@@ -97,6 +97,19 @@ def test_a_second_run_does_nothing(environment: ModuleType, tmp_path: Path) -> N
     for level in ("test", "apply", "own", "evals", "eval"):
         environment.main(level, str(tmp_path))
     assert environment.calls == []
+
+
+def test_servers_on_a_cpu_have_an_environment_of_their_own(
+    environment: ModuleType, tmp_path: Path
+) -> None:
+    environment.main("cpu", str(tmp_path))
+    assert installed(environment.calls) == ["torch", "triton", "test", "cpu"]
+    assert not (tmp_path / ".venv").exists()
+    environment.calls.clear()
+    environment.main("cpu", str(tmp_path))
+    assert environment.calls == []
+    environment.main("apply", str(tmp_path))
+    assert installed(environment.calls) == ["apply"]
 
 
 def test_a_torch_that_brings_its_triton_keeps_it(
