@@ -103,17 +103,35 @@ def _calls(source: str, name: str) -> list[str]:
     ]
 
 
+LAYERS = TREE / "vllm/model_executor/layers"
+GATE = "vllm/model_executor/layers/shared_expert_gate.py"
+# Which patches of the gate the tree has, by what each leaves there.
+HAS_GATE = (TREE / GATE).exists()
+HAS_PRODUCT = (LAYERS / "shared_expert_gate_triton.py").exists()
+HAS_HOPPER = HAS_GATE and "_on_hopper" in (TREE / GATE).read_text(encoding="utf-8")
+BY_CAPABILITY = {"_is_tiny_dot", "can_gate_on_hopper"} if HAS_HOPPER else set()
+
+
 @pytest.mark.parametrize(
     ("name", "callers"),
     [
         ("_tiny_dot", {"rocm_unquantized_gemm_impl", "rocm_shared_expert_gate_impl"}),
         ("_is_tiny_dot", {"rocm_unquantized_gemm_impl", "can_fuse_shared_expert_gate"}),
         ("tiny_dot_triton", {"_tiny_dot"}),
-        ("can_fuse_shared_expert_gate", {"forward"}),
+        (
+            "can_fuse_shared_expert_gate",
+            {"apply_shared_expert_gate"} if HAS_PRODUCT else {"forward"},
+        ),
+        (
+            "gated_output_triton",
+            {"shared_expert_gated_output_impl"} if HAS_PRODUCT else set(),
+        ),
+        ("apply_shared_expert_gate", {"forward"} if HAS_PRODUCT else set()),
+        ("_is_one_wide", BY_CAPABILITY),
     ],
 )
 def test_nothing_else_reaches_the_kernel(name: str, callers: set[str]) -> None:
-    if not list((TREE / "vllm/model_executor/layers").glob("shared_expert_gate.py")):
+    if not HAS_GATE:
         pytest.skip("the tree stands before patch 0003")
     found = set()
     for path in sorted((TREE / "vllm").rglob("*.py")):
@@ -123,15 +141,26 @@ def test_nothing_else_reaches_the_kernel(name: str, callers: set[str]) -> None:
     assert found == callers
 
 
-def test_only_qwen2_moe_mlp_takes_the_gate_op() -> None:
-    if not list((TREE / "vllm/model_executor/layers").glob("shared_expert_gate.py")):
-        pytest.skip("the tree stands before patch 0003")
-    users = {
+def _users(call: str) -> set[str]:
+    """The files of the tree in which a call is written."""
+    return {
         path.relative_to(TREE).as_posix()
         for path in (TREE / "vllm").rglob("*.py")
-        if "rocm_shared_expert_gate(" in path.read_text(encoding="utf-8")
+        if call in path.read_text(encoding="utf-8")
     }
-    assert users == {f"{MODELS}/qwen2_moe.py"}
+
+
+def test_only_the_gated_mlps_take_the_gate_ops() -> None:
+    if not HAS_GATE:
+        pytest.skip("the tree stands before patch 0003")
+    mlp = f"{MODELS}/qwen2_moe.py"
+    takes_the_gate = {GATE} if HAS_PRODUCT else {mlp}
+    assert _users("rocm_shared_expert_gate(") == takes_the_gate
+    if HAS_PRODUCT:
+        assert _users("vllm.shared_expert_gated_output(") == {GATE}
+        gated = _users("apply_shared_expert_gate(")
+        # The MLP of Qwen3-MoE is folded on by a patch of its own.
+        assert {GATE, mlp} <= gated <= {GATE, mlp, f"{MODELS}/qwen3_moe.py"}
 
 
 SHAPES = [
