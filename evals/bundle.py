@@ -93,11 +93,12 @@ def stock_files(repo: Repository, plan: Plan) -> tuple[dict[str, bytes], list[st
     base = f"{plan.commit}~{len(plan.patches)}"
     words = ["diff-tree", "-r", "--name-only", "--no-renames", "-z", base, plan.commit]
     changed = [path for path in repo.git(*words).decode().split("\0") if path]
+    carried = contents(plan.path, TREE_FILES)
     files, added = {}, []
     for path in changed:
         if repo.resolve(f"{base}:{path}") is None:
             added.append(path)
-        else:
+        elif path in carried:
             files[path] = repo.git("cat-file", "blob", f"{base}:{path}")
     return files, added
 
@@ -121,7 +122,7 @@ def wheel_pieces(have: str, engine: bool, out: Path, cache: Path) -> list[Piece]
 
 def required(engine: bool) -> dict[str, str]:
     """Name to pinned requirement of all that the machine must have."""
-    pins = {}
+    pins: dict[str, str] = {}
     for source in ("test.txt" if engine else "kernels.txt", "measure.txt"):
         text = (REQUIREMENTS / source).read_text(encoding="utf-8")
         pins |= wheels.pins(text, PYTHON)

@@ -94,7 +94,7 @@ def pack_parts(
     aside = _write(out, files)
     if aside.stat().st_size <= limit:
         return [_named(aside, out, into)]
-    parts = []
+    parts: list[Piece] = []
     with aside.open("rb") as whole:
         while data := whole.read(limit):
             part = out.with_name(f"{out.name}.{len(parts) + 1:03}")

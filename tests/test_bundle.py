@@ -3,6 +3,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -15,6 +16,8 @@ from hypothesis import strategies as st
 
 from evals import bundle, pieces, wheels
 from evals.bare import run as bare
+from evals.bare import unpacking
+from evals.extensions import Extensions
 from series.errors import SeriesError
 from series.git import Repository
 from tests.harness import plan as plans
@@ -61,6 +64,7 @@ def planned(tmp_path: Path) -> Plan:
     git(vllm, "init", "-q", "-b", "rocm-series")
     commit(vllm, "The release")
     (vllm / "vllm/dot.py").write_text("import triton\n@triton.jit\ndef dot(x): pass\n")
+    (vllm / "vllm/__init__.py").write_text("patched = True\n")
     commit(vllm, "Dot")
     patches = [("0001-dot", ["tests/kernels/test_dot.py"])]
     return tree.plan(Repository.find(vllm), "rocm-series", "0.32.0", patches, vllm)
@@ -80,7 +84,12 @@ def made(
         ],
     )
     out = tmp_path / "a bundle"
-    return out, bundle.build(planned, "pip 23.0\n", False, out)
+    return out, build(planned, out)
+
+
+def build(planned: Plan, out: Path, found: Extensions | None = None) -> list:
+    repo = Repository.find(planned.path)
+    return bundle.build(repo, planned, "pip 23.0\n", found, out)
 
 
 def test_the_bundle_carries_what_is_needed_and_no_more(made: tuple[Path, list]) -> None:
@@ -90,6 +99,7 @@ def test_the_bundle_carries_what_is_needed_and_no_more(made: tuple[Path, list]) 
         "tree.tar.xz",
         "op.tar.xz",
         "harness.tar.xz",
+        "stock.tar.xz",
         "wheels-1.tar",
     ]
     for piece in index["pieces"]:
@@ -113,6 +123,14 @@ def test_the_bundle_carries_what_is_needed_and_no_more(made: tuple[Path, list]) 
     assert not {"tests/harness/tree.py", "tests/conftest.py"} & harness
     assert [vars(piece) for piece in written] == index["pieces"]
     assert len(index["commit"]) == 40
+    assert names(out / "stock.tar.xz") == {"vllm/__init__.py"}
+    assert index["added"] == ["vllm/dot.py"]
+    assert index["extensions"] is None
+    assert {"scipy", "rich", "msgspec"} <= set(index["needs"])
+    assert {path.name for path in out.iterdir()} == {
+        *(piece["file"] for piece in index["pieces"]),
+        *("bundle.json", "run.py", "unpacking.py"),
+    }
 
 
 def names(archive: Path) -> set[str]:
@@ -149,7 +167,7 @@ def test_a_bundle_that_could_not_be_finished_has_no_index(
 
     monkeypatch.setattr(wheels, "fetch", fail)
     with pytest.raises(SeriesError, match="no network"):
-        bundle.build(planned, "", False, out)
+        build(planned, out)
     assert not (out / "bundle.json").exists()
     assert not list(out.glob("wheels-*"))
 
@@ -164,7 +182,7 @@ def test_the_machines_own_list_leaves_out_what_it_has(
         return [wheel(tmp_path / "wheels", "carried", "")]
 
     monkeypatch.setattr(wheels, "fetch", fetch)
-    pins = wheels.pins((bundle.REQUIREMENTS / "kernels.txt").read_text(), "3.12")
+    pins = bundle.required(False)
     everything = "\n".join(name for name in pins if name != "regex")
     bundle.wheel_pieces(everything, False, tmp_path, tmp_path)
     assert asked == [pins["regex"]]
@@ -315,6 +333,12 @@ def test_unpacking_checks_first_and_happens_once(made: tuple[Path, list]) -> Non
     assert (folder / "tree/vllm/dot.py").exists()
     assert (folder / "tree/csrc/gdn/kernel.cu").exists()
     assert (folder / "tree/vllm/_C_stable_libtorch.py").read_text() == ""
+    assert (folder / "tree/vllm/__init__.py").read_text() == "patched = True\n"
+    assert (folder / "stock/vllm/__init__.py").read_text() == ""
+    assert not (folder / "stock/vllm/dot.py").exists()
+    # Of what the patches left alone there is one copy.
+    shared = "vllm/templates/chat.jinja"
+    assert (folder / "stock" / shared).samefile(folder / "tree" / shared)
     assert "from the bundle" in (folder / "site/carried.py").read_text()
     assert (folder / "tests/patched/series_harness/plugin.py").exists()
     (folder / "kept").touch()
@@ -338,7 +362,7 @@ def test_what_is_missing_on_the_machine_is_named(made: tuple[Path, list]) -> Non
     ("harm", "said"),
     [
         (lambda out: (out / "op.tar.xz").write_bytes(b"cut"), "op.tar.xz is damaged"),
-        (lambda out: (out / "wheels-1.tar").unlink(), "wheels-1.tar is missing"),
+        (lambda out: (out / "wheels-1.tar").unlink(), "missing: wheels-1.tar"),
         (lambda out: (out / "bundle.json").unlink(), "make bundle did not finish"),
     ],
 )
@@ -376,7 +400,7 @@ def test_a_benchmark_needs_a_gpu_and_a_name_that_is_there(
     into = str(out.parent / "there")
     done = carried(out, "bench", "bench_nothing", "--into", into)
     assert done.returncode == 1
-    assert "no benchmark bench_nothing; there are: bench_dot" in done.stderr
+    assert "no benchmark bench_nothing; there are: dot, gdn, bench_dot" in done.stderr
     done = carried(out, "bench", "bench_dot", "--into", into)
     assert done.returncode == 1
     assert "torch sees no GPU" in done.stderr
@@ -386,17 +410,171 @@ def test_unpacking_that_fails_leaves_nothing(
     made: tuple[Path, list], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, _ = made
-    monkeypatch.setattr(bare, "HERE", out)
-    described = bare.load_index()
+    described = unpacking.load_index(out)
+    paths = unpacking.found(described, out, tmp_path / "no store")
 
     def fail(folder: Path) -> None:
-        raise bare.BundleError("pip could not unpack the wheels: no space")
+        raise unpacking.BundleError("pip could not unpack the wheels: no space")
 
-    monkeypatch.setattr(bare, "install", fail)
+    monkeypatch.setattr(unpacking, "install", fail)
     into = tmp_path / "there"
-    with pytest.raises(bare.BundleError, match="no space"):
-        bare.unpack(described, into, {"cuda": "13.0"})
+    with pytest.raises(unpacking.BundleError, match="no space"):
+        unpacking.unpack(described, paths, into, {"cuda": "13.0"})
     assert list(into.iterdir()) == []
+
+
+def brought(out: Path, *names: str) -> Path:
+    """A folder with a part of the bundle, as one of several calls brings it."""
+    folder = out.parent / "brought"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    for name in ("run.py", "unpacking.py", "bundle.json", *names):
+        shutil.copyfile(out / name, folder / name)
+    return folder
+
+
+def test_pieces_that_come_one_after_the_other(made: tuple[Path, list]) -> None:
+    out, written = made
+    index = json.loads((out / "bundle.json").read_text())
+    (out / "bundle.json").write_text(json.dumps({**index, "needs": []}))
+    into = str(out.parent / "there")
+    first, *others = [piece.file for piece in written]
+    done = carried(brought(out, first), "store", "--into", into)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith(f"missing still: {', '.join(others)}\n")
+    done = carried(brought(out), "unpack", "--into", into)
+    assert done.returncode == 1
+    assert f"missing: {', '.join(others)}." in done.stderr
+    folder = brought(out, *others)
+    (folder / others[0]).write_bytes(b"cut")
+    done = carried(folder, "store", "--into", into)
+    assert done.returncode == 1
+    assert f"{others[0]} is damaged" in done.stderr
+    done = carried(brought(out, *others), "store", "--into", into)
+    assert done.stdout.endswith("missing still: nothing\n")
+    done = carried(brought(out), "unpack", "--into", into)
+    assert done.returncode == 0, done.stderr
+    assert "unpacked in" in done.stdout
+
+
+def test_an_archive_in_parts_is_put_together(tmp_path: Path) -> None:
+    data = {"vllm/a.so": os.urandom(50_000), "vllm/b.so": b"small"}
+    parts = pieces.pack_parts(tmp_path / "e.tar.xz", "tree", data.items(), 20_000)
+    assert [part.file for part in parts] == [f"e.tar.xz.00{n}" for n in (1, 2, 3)]
+    assert all(part.size <= 20_000 for part in parts)
+    assert {path.name for path in tmp_path.iterdir()} == {p.file for p in parts}
+    described = {"pieces": [vars(part) for part in parts]}
+    paths = unpacking.found(described, tmp_path, tmp_path)
+    folder = unpacking.unpack(described, paths, tmp_path / "there", {"cuda": None})
+    for name, wanted in data.items():
+        assert (folder / "tree" / name).read_bytes() == wanted
+    (whole,) = pieces.pack_parts(tmp_path / "w.tar.xz", "tree", data.items())
+    assert whole.file == "w.tar.xz"
+
+
+ASKED = {"torch": "2.11", "cuda": "13", "modules": [], "op": "op", "wheel": ""}
+FITS = {"torch": "2.11.0+cu130", "cuda": "13.0", "cxx11_abi": True}
+
+
+@pytest.mark.parametrize(
+    ("facts", "machine", "said"),
+    [
+        ({}, "x86_64", None),
+        ({"torch": "2.13.1a0"}, "x86_64", None),
+        ({"torch": "3.0"}, "x86_64", None),
+        ({"torch": "2.9.1+cu130"}, "x86_64", "need torch 2.11, this is 2.9.1"),
+        ({"cuda": "12.8"}, "x86_64", "for CUDA 13, this has CUDA 12.8"),
+        ({"cuda": None}, "x86_64", "for CUDA 13, this has no CUDA"),
+        ({"cxx11_abi": False}, "x86_64", "C\\+\\+11"),
+        ({}, "aarch64", "for x86_64, this is aarch64"),
+    ],
+)
+def test_where_the_extensions_fit(facts: dict, machine: str, said: str | None) -> None:
+    reasons = bare.unfit(ASKED, {**FITS, **facts}, machine)
+    assert (reasons == []) == (said is None)
+    if said is not None:
+        assert re.search(said, reasons[0])
+
+
+def test_a_bundle_with_the_engine(
+    made: tuple[Path, list], planned: Plan, tmp_path: Path
+) -> None:
+    files = {
+        "vllm/_C_stable_libtorch.abi3.so": b"c" * 3000,
+        "vllm/spinloop.abi3.so": b"s",
+        "vllm/attn/_fa3_C.abi3.so": b"f",
+    }
+    found = Extensions("0" * 64, "2.11", "13", files)
+    out = tmp_path / "with engine"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bundle, "LARGE", 2000)
+        written = build(planned, out, found)
+    assert [piece.file for piece in written][-2:] == [
+        "ext-C_stable_libtorch.tar.xz",
+        "ext-small.tar.xz",
+    ]
+    index = json.loads((out / "bundle.json").read_text())
+    assert index["extensions"] == {
+        "wheel": "0" * 64,
+        "torch": "2.11",
+        "cuda": "13",
+        "op": "fused_gdn_decode_post_conv_mtp",
+        "modules": ["vllm._C_stable_libtorch", "vllm.spinloop", "vllm.attn._fa3_C"],
+    }
+    assert {"anthropic", "xgrammar", "scipy"} <= set(index["needs"])
+    (out / "bundle.json").write_text(json.dumps({**index, "needs": []}))
+    into = tmp_path / "there"
+    done = carried(out, "unpack", "--into", str(into))
+    assert done.returncode == 0, done.stderr
+    (folder,) = into.iterdir()
+    for tree_name in ("tree", "stock"):
+        for name, data in files.items():
+            assert (folder / tree_name / name).read_bytes() == data
+        # A stand-in beside the extension would hide that it does not load.
+        assert not (folder / tree_name / "vllm/_C_stable_libtorch.py").exists()
+
+
+def test_decode_says_what_it_lacks(made: tuple[Path, list]) -> None:
+    out, _ = made
+    index = json.loads((out / "bundle.json").read_text())
+    into = str(out.parent / "there")
+    done = carried(out, "decode", "gdn", "--into", into)
+    assert done.returncode == 1
+    assert "no engine: make it again with ARGS=--engine" in done.stderr
+    index |= {"needs": [], "extensions": {**ASKED, "torch": "2.12"}}
+    (out / "bundle.json").write_text(json.dumps(index))
+    done = carried(out, "decode", "gdn", "--into", into)
+    assert done.returncode == 1
+    assert "they need torch 2.12, this is 2.11.0" in done.stderr
+    assert carried(out, "decode", "--into", into).returncode == 2
+    index["extensions"] = ASKED
+    (out / "bundle.json").write_text(json.dumps(index))
+    done = carried(out, "decode", "gdn", "--into", into)
+    assert done.returncode == 1
+    assert "torch sees no GPU" in done.stderr
+
+
+def test_extensions_that_do_not_load_are_named_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    (tmp_path / "torch.py").write_text(
+        "from types import SimpleNamespace as S\nops = S(_C=S(op=1))\n"
+    )
+    (tmp_path / "fine.py").write_text("")
+    (tmp_path / "broken.py").write_text("raise ImportError('undefined symbol: x')")
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    described = {"extensions": {**ASKED, "modules": ["fine", "broken"]}}
+    with pytest.raises(unpacking.BundleError, match="undefined symbol: x"):
+        bare.load_extensions(tmp_path, described, env)
+    described["extensions"]["modules"] = ["fine"]
+    described["extensions"]["op"] = "another"
+    with pytest.raises(unpacking.BundleError, match="has no another"):
+        bare.load_extensions(tmp_path, described, env)
+    described["extensions"]["op"] = "op"
+    bare.load_extensions(tmp_path, described, env)
+    assert "1 extensions load, op is there" in capsys.readouterr().out
+    (tmp_path / "fine.py").write_text("raise ImportError")
+    bare.load_extensions(tmp_path, described, env)
 
 
 def test_the_command_takes_the_commit_and_says_so(
@@ -424,7 +602,7 @@ def test_the_command_takes_the_commit_and_says_so(
 
 def test_the_default_list_is_of_a_machine_with_torch() -> None:
     have = wheels.listed((bundle.REQUIREMENTS / "bare-cuda13.txt").read_text())
-    needs = wheels.pins((bundle.REQUIREMENTS / "kernels.txt").read_text(), "3.12")
+    needs = bundle.required(False)
     lacking = wheels.lacking(needs, have | {"torch", "triton"})
     assert {"torch", "triton", "numpy", "pytest"} <= have
     assert {"msgspec", "pydantic-core"} <= set(lacking)

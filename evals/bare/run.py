@@ -190,7 +190,9 @@ def run_bench(folder: Path, name: str, tree: Path, args: list[str]) -> int:
     args = [*(["--op", op] if op and name == "gdn" else []), *args]
     if not script.exists():
         there = sorted(path.stem for path in script.parent.glob("bench_*.py"))
-        raise BundleError(f"no benchmark {name}; there are: dot, gdn, {', '.join(there)}")
+        raise BundleError(
+            f"no benchmark {name}; there are: dot, gdn, {', '.join(there)}"
+        )
     env = gpu_variables(folder, tree)
     call = [sys.executable, str(script), *args]
     return subprocess.run(call, cwd=tree, env=env).returncode
