@@ -23,7 +23,7 @@ codes: 0 verdicts reached, 1 void, refused or a control that differs, 130 interr
 import argparse
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -34,7 +34,7 @@ if __name__ == "__main__":
 
 from evals import arms, cli, cooling, machine, sensors, stats  # noqa: E402
 from evals.ab_options import CONTROL, arms_of, parse  # noqa: E402
-from evals.arms import Arm  # noqa: E402
+from evals.arms import Arm, Host  # noqa: E402
 from evals.blocks import Slot, plan  # noqa: E402
 from evals.journal import Journal  # noqa: E402
 from series.errors import Exit, SeriesError  # noqa: E402
@@ -58,6 +58,7 @@ def run_all(
     journal: Journal,
     sensor: sensors.Sensor,
     args: argparse.Namespace,
+    host: Host | None = None,
 ) -> None:
     """Runs what is not done yet, in order, and keeps each run when it ends."""
     by_name = {arm.name: arm for arm in found}
@@ -71,7 +72,8 @@ def run_all(
         else:
             before = sensor.read().as_dict() if sensor.read else None
         start = time.monotonic()
-        outcome = arms.run(by_name[slot.arm], number, args.timeout)
+        arm = by_name[slot.arm]
+        outcome = host.run(arm) if host else arms.run(arm, number, args.timeout)
         journal.add(
             {
                 "arm": slot.arm,
@@ -182,12 +184,17 @@ def show(
     cli.show(f"{len(runs)} runs", columns, lines)
 
 
-def main(argv: Sequence[str], command: Sequence[str] = ()) -> int:
+def main(
+    argv: Sequence[str],
+    command: Sequence[str] = (),
+    hosted: Callable[[Sequence[Arm]], Host] | None = None,
+) -> int:
     """Runs the comparison; returns its exit code.
 
     Args:
         argv: The words of the call.
         command: What the record calls it, where another command made those words.
+        hosted: Makes what can be every arm; else each run is a process of its own.
     """
     args = parse(argv, __doc__)
     found = arms_of(args)
@@ -197,6 +204,7 @@ def main(argv: Sequence[str], command: Sequence[str] = ()) -> int:
         "blocks": args.blocks,
         "order": args.order,
         "seed": args.seed,
+        "one_process": hosted is not None,
     }
     start = Journal.resume if args.resume else Journal.start
     journal = start(args.out / "runs.jsonl", described)
@@ -204,7 +212,10 @@ def main(argv: Sequence[str], command: Sequence[str] = ()) -> int:
     if sensor.read is None:
         print(f"no temperature sensor ({sensor.source})", file=sys.stderr)
     try:
-        run_all(found, slots, journal, sensor, args)
+        host = hosted(found) if hosted else None
+        run_all(found, slots, journal, sensor, args, host)
+        if host:
+            arms.add_witness(found, journal.runs, host)
     except (KeyboardInterrupt, SeriesError):
         kept = f"{len(journal.runs)} of {len(slots)} runs are kept in {journal.path}"
         print(f"{kept}; --resume goes on", file=sys.stderr)

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from series.errors import SeriesError
 
@@ -57,6 +57,16 @@ class Outcome:
     calls: dict[str, float]
     facts: dict[str, Any]
     notes: dict[str, Any] = field(default_factory=dict)
+
+
+class Host(Protocol):
+    """What can be every arm in turn, so that runs need no process of their own."""
+
+    def run(self, arm: Arm) -> Outcome:
+        """Measures an arm once; calls may be left out."""
+
+    def witness(self, arm: Arm) -> Outcome:
+        """What an arm calls; asked for once, after all runs."""
 
 
 def parse(text: str, name: str) -> Outcome:
@@ -124,6 +134,23 @@ def require_claims(arm: Arm, outcome: Outcome) -> None:
                 f"{arm.name} called {name} {calls[name]:g} times, it claims none: the "
                 "comparison is void."
             )
+
+
+def add_witness(
+    found: Sequence[Arm], runs: Sequence[dict[str, Any]], host: Host
+) -> None:
+    """Asks what every arm calls, and puts it beside its runs.
+
+    Raises:
+        VoidError: An arm does not run what it claims.
+    """
+    for arm in found:
+        outcome = host.witness(arm)
+        require_claims(arm, outcome)
+        own = [run for run in runs if run["arm"] == arm.name]
+        own[0]["notes"] = own[0]["notes"] | outcome.notes
+        for run in own:
+            run["calls"] = outcome.calls
 
 
 def run(arm: Arm, number: int, timeout_s: float | None = None) -> Outcome:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The engine with dummy weights at a real model's shape, and its steps timed."""
 
+import argparse
 import json
 import os
 import tempfile
@@ -15,7 +16,8 @@ from evals import kinds
 DRAFTS = 3
 PROMPT_TOKENS, GATE_PROMPT_TOKENS, GATE_TOKENS = 512, 100, 128
 SHORT_TOKENS, LONG_TOKENS = 4, 260
-PROFILED_SHORT, PROFILED_LONG = 8, 48
+PROFILED_SHORT, PROFILED_LONG = 8, 24
+MOST_REQUESTS = 32
 SETTINGS = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     "VLLM_LOGGING_LEVEL": "WARNING",
@@ -87,6 +89,12 @@ def model_folder(shape: Shape, layers: int, state: str) -> Path:
     return folder
 
 
+def folder_of(args: argparse.Namespace) -> Path:
+    """The model that the words of a call ask for."""
+    shape = SHAPES[args.shape]
+    return model_folder(shape, args.layers or shape.layers, args.state)
+
+
 def start(folder: Path, requests: Sequence[int], drafts: int) -> Any:
     """The engine, its decode steps in full graphs, nothing compiled but kernels.
 
@@ -103,7 +111,7 @@ def start(folder: Path, requests: Sequence[int], drafts: int) -> Any:
         "load_format": "dummy",
         "skip_tokenizer_init": True,
         "max_model_len": 4096,
-        "max_num_seqs": max(requests),
+        "max_num_seqs": max(MOST_REQUESTS, *requests),
         "gpu_memory_utilization": 0.9,
         "dtype": "bfloat16",
         "enable_prefix_caching": False,

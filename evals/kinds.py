@@ -7,15 +7,15 @@ from dataclasses import dataclass
 
 CALLS = {
     "gdn_port": r"^_gdn_decode_mtp_update_kernel",
-    "gdn_cuda_op": r"gdn_decode_post_conv_mtp_kernel<",
+    "gdn_cuda_op": r"gdn_decode_post_conv_mtp_kernel",
     "gdn_unfused": r"^fused_sigmoid_gating_delta_rule_update_kernel",
-    "tiny_dot": r"^_tiny_dot_kernel",
+    "tiny_dot": r"^_(tiny_dot|gated_output)_kernel",
 }
 """Kernels that tell which arm ran, by the name under which they are counted."""
 
 _KINDS = {
     "GDN": r"gdn|gated_delta|sigmoid_gating|causal_conv1d|layer_norm_fwd_kernel",
-    "gate": r"tiny_dot",
+    "gate": r"tiny_dot|gated_output",
     "copies": r"^Memcpy|copy_kernel|CatArray|copy_device_to_device|elementwise.*copy",
     "fills": r"^Memset|FillFunctor",
 }

@@ -3,6 +3,7 @@
 
 import importlib
 import os
+from collections.abc import Iterable
 from typing import Any
 
 from evals.vllm_tree import TreeError
@@ -52,19 +53,45 @@ def force_gdn(arm: str) -> None:
     layer.select_gdn_decode_kernel = lambda *_: (kernel, reason)
 
 
-def force_gate(on: bool) -> None:
-    """Lets every shared-expert gate take the tiny dot, or none, whatever the GPU is.
+def choose_gdn_again(layers: Iterable[Any], config: Any) -> None:
+    """Lets the GDN layers of an engine choose anew, after force_gdn.
 
     Args:
-        on: Whether the patches 0001 to 0003 act.
+        layers: The engine's layers, of any kind.
+        config: The engine's configuration.
+
+    Raises:
+        TreeError: None of them is a GDN layer that chooses.
+    """
+    found = [layer for layer in layers if hasattr(layer, "_choose_gdn_decode_kernel")]
+    if not found:
+        raise TreeError("the engine has no GDN layer that chooses its kernel.")
+    for layer in found:
+        layer._choose_gdn_decode_kernel(config)
+
+
+def force_gate(on: bool) -> None:
+    """Lets every shared-expert gate take the series' kernel, or none, on any GPU.
+
+    Args:
+        on: Whether the patches of the gate act.
 
     Raises:
         TreeError: The tree lacks them.
     """
-    caller = _module(GATE_CALLER, "can_fuse_shared_expert_gate")
     gate = _module(GATE, "rocm_unquantized_gemm_impl")
     linear = _module(LINEAR, "_is_tiny_dot")
-    caller.can_fuse_shared_expert_gate = lambda *_: on
+    # Where one op gates and multiplies the choice is made beside it, else in the MLP.
+    choosers = [
+        module
+        for module in (_module(GATE_CALLER), gate)
+        if hasattr(module, "can_fuse_shared_expert_gate")
+    ]
+    if not choosers:
+        raise TreeError(f"nothing chooses how {GATE_CALLER} gates: apply the series.")
+    for module in choosers:
+        module.can_fuse_shared_expert_gate = lambda *_: on
+    gate.can_gate_on_hopper = lambda *_: on
     if not on:
         linear._is_tiny_dot = gate._is_tiny_dot = lambda *_: False
         return

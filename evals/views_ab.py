@@ -45,7 +45,12 @@ def ab_metrics(data: dict[str, Any]) -> View:
             cells = [metric, name, str(len(values)), f"{median(values):.4g}", ends]
             rows.append([*cells, told(by_arm.get(name))])
     columns = ["metric", "arm", "runs", "median", "range", "against the first"]
-    return "separate processes, mirrored order", columns, rows
+    one = data.get("plan", {}).get("one_process")
+    return (
+        f"{'one process' if one else 'separate processes'}, mirrored order",
+        columns,
+        rows,
+    )
 
 
 def ab_calls(data: dict[str, Any]) -> View:

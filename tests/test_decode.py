@@ -23,6 +23,7 @@ from series.errors import UsageError
         ("void vllm::gdn::gdn_decode_post_conv_mtp_kernel<float, 4>(...)", "GDN"),
         ("_causal_conv1d_update_kernel", "GDN"),
         ("_tiny_dot_kernel", "gate"),
+        ("_gated_output_kernel", "gate"),
         ("Memcpy DtoD (Device -> Device)", "copies"),
         ("void at::native::direct_copy_kernel_cuda(...)", "copies"),
         ("void at::native::CatArrayBatchedCopy_contig<...>", "copies"),
@@ -63,7 +64,8 @@ def test_the_comparison_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(ab, "main", lambda *words: seen.append(words) or 0)
     words = ["gdn", "--arms", "unfused,port", "--requests", "1,8", "--layers", "4"]
     assert decode.main([*words, "--", "--blocks", "2", "--resume"]) == 0
-    asked, command = seen[0]
+    asked, command, host = seen[0]
+    assert host is None
     assert command == ["evals.decode", *words, "--", "--blocks", "2", "--resume"]
     args = ab.parse(asked)
     assert (args.blocks, args.resume) == (2, True)
@@ -76,6 +78,15 @@ def test_the_comparison_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(UsageError):
         decode.main(["gdn", "--arms", "unfused,merged"])
     decode.main(["gate"])
+    words = ["gdn", "--tokens", "132", "--repeats", "1", "--one-process"]
+    decode.main(words)
+    one = ab.arms_of(ab.parse(seen[2][0]))
+    assert seen[2][2] is decode.one_engine_of
+    own = decode_arm.parse(one[0].command[2:])
+    assert (own.tokens, own.repeats) == (132, 1)
+    decode.main(["gate", "--prompts", "3"])
+    own = decode_arm.parse(ab.arms_of(ab.parse(seen[3][0]))[0].command[2:])
+    assert (own.prompts, own.repeats) == (3, 3)
     gate = ab.arms_of(ab.parse(seen[1][0]))
     assert [arm.name for arm in gate] == ["off", "on", "control"]
     assert decode_arm.parse(gate[1].command[2:]).arm == "on"
@@ -118,14 +129,22 @@ def test_a_tree_without_the_seam_is_refused(monkeypatch: pytest.MonkeyPatch) -> 
         seams.force_gate(True)
 
 
+@pytest.mark.parametrize("beside_the_op", [True, False])
 @pytest.mark.parametrize("on", [True, False])
-def test_the_gate_seam(monkeypatch: pytest.MonkeyPatch, on: bool) -> None:
+def test_the_gate_seam(
+    monkeypatch: pytest.MonkeyPatch, on: bool, beside_the_op: bool
+) -> None:
     pytest.importorskip("torch")
-    caller = put(monkeypatch, seams.GATE_CALLER, can_fuse_shared_expert_gate=None)
+    caller = put(monkeypatch, seams.GATE_CALLER)
     gate = put(monkeypatch, seams.GATE, rocm_unquantized_gemm_impl=None)
     linear = put(monkeypatch, seams.LINEAR, _is_tiny_dot=lambda *_: True)
+    with pytest.raises(TreeError, match="nothing chooses"):
+        seams.force_gate(on)
+    chooser = gate if beside_the_op else caller
+    chooser.can_fuse_shared_expert_gate = None
     seams.force_gate(on)
-    assert caller.can_fuse_shared_expert_gate(None, None) is on
+    assert chooser.can_fuse_shared_expert_gate(None, None) is on
+    assert gate.can_gate_on_hopper(None, None) is on
     assert linear._is_tiny_dot(None, None, None) is on
     assert (gate.rocm_unquantized_gemm_impl is not None) == on
 

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All arms of a comparison in one engine: each has decode graphs of its own.
+
+A process of its own for every run spends most of its time on starting. Here the engine
+starts once; its layers are switched from arm to arm, and the decode graphs captured
+under each arm are kept and put back, so that weights, caches and everything else are
+the same memory. The control is the first arm, captured once more.
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from evals import engine, machine, sensors, vllm_tree
+from evals.arms import Arm, Outcome
+from evals.workloads import WORKLOADS, Gate, Gdn
+from series.errors import SeriesError
+
+
+class EngineError(SeriesError):
+    """The engine's graphs cannot be exchanged."""
+
+
+def runner_of(llm: Any) -> Any:
+    """The model runner of an engine that lives in this process.
+
+    Raises:
+        EngineError: It is of a kind that keeps its graphs elsewhere.
+    """
+    found: list[Any] = []
+    llm.collective_rpc(lambda worker: found.append(worker.model_runner))
+    manager: Any = getattr(found[0], "cudagraph_manager", None)
+    if not hasattr(manager, "graphs") or not hasattr(manager, "release_graphs"):
+        raise EngineError(
+            f"{type(found[0]).__name__} keeps its decode graphs elsewhere.",
+            "Leave --one-process out: every run gets a process of its own.",
+        )
+    if not manager.graphs:
+        raise EngineError("the engine captured no graph of a decode step.")
+    return found[0]
+
+
+def capture(runner: Any) -> dict[Any, Any]:
+    """Captures the decode steps of the target model anew; what there is stays whole.
+
+    Returns:
+        The graphs, which the runner uses from now on.
+    """
+    from vllm.config import set_current_vllm_config
+
+    runner.cudagraph_manager.graphs = {}
+    runner.cudagraph_manager.release_graphs()
+    # No arm changes the drafts: their graphs are kept.
+    drafts, runner.speculator = runner.speculator, None
+    try:
+        with set_current_vllm_config(runner.vllm_config):
+            runner.capture_model()
+    finally:
+        runner.speculator = drafts
+    return runner.cudagraph_manager.graphs
+
+
+class OneEngine:
+    """An engine that can be every arm."""
+
+    def __init__(self, workload: Gdn | Gate, kinds: Mapping[str, str]) -> None:
+        """Captures and warms up every arm.
+
+        Args:
+            workload: Its engine was started as the first arm.
+            kinds: What each arm runs, by its name; the control has another's.
+        """
+        self.workload, self.kinds = workload, dict(kinds)
+        self.runner = runner_of(workload.engine)
+        self.layers = [
+            *self.runner.vllm_config.compilation_config.static_forward_context.values()
+        ]
+        self.graphs: dict[str, dict[Any, Any]] = {}
+        for number, name in enumerate(self.kinds):
+            print(f"capturing {name}", flush=True)
+            self._layers_to(name)
+            manager = self.runner.cudagraph_manager
+            self.graphs[name] = capture(self.runner) if number else manager.graphs
+            workload.warm()
+
+    def _layers_to(self, name: str) -> None:
+        config = self.runner.vllm_config
+        self.workload.switch(self.kinds[name], self.layers, config)
+
+    def switch(self, name: str) -> None:
+        """Lets the engine be an arm from now on."""
+        self._layers_to(name)
+        self.runner.cudagraph_manager.graphs = self.graphs[name]
+
+    def run(self, arm: Arm) -> Outcome:
+        """Measures an arm once; its calls are told by witness."""
+        self.switch(arm.name)
+        values, notes = self.workload.measure()
+        facts = {
+            "machine": machine.gpu_facts(sensors.find_sensor()),
+            "sources": machine.blobs(vllm_tree.prepare(), self.workload.files),
+        }
+        return Outcome(values, {}, facts, notes)
+
+    def witness(self, arm: Arm) -> Outcome:
+        """What an arm calls in a step; after all timing."""
+        self.switch(arm.name)
+        calls, notes = self.workload.witness()
+        return Outcome({}, calls, {}, notes)
+
+
+def start(
+    args: argparse.Namespace, arms: Sequence[Arm], kinds: Sequence[str]
+) -> OneEngine:
+    """Starts the engine as its first arm.
+
+    Args:
+        args: The words of evals.decode_arm.
+        arms: Every arm, the control last.
+        kinds: What each of them runs.
+    """
+    machine.require_gpu()
+    vllm_tree.prepare()
+    workload = WORKLOADS[args.workload]
+    workload.force(kinds[0])
+    made = workload(args, engine.folder_of(args))
+    names = [arm.name for arm in arms]
+    return OneEngine(made, dict(zip(names, kinds, strict=True)))
