@@ -29,9 +29,8 @@ COLUMNS = (
 SETTINGS = {"temperature": 0.6, "top_p": 0.95, "top_k": 20}
 _END_OF_THOUGHT = "</think>"
 _ANSWER = re.compile(
-    r"answer\b[\s:*_`]*(?:is\b[\s:*_`]*)?(?:\\?\$)?(?:\\(?:boxed|text)\s*\{)*"
-    r"[\s*_`({\[]*([A-D])(?![A-Za-z])",
-    re.IGNORECASE,
+    r"(?i:answer)\b[\s:*_`]*(?:is\b[\s:*_`]*)?(?:\\?\$)?(?:\\(?:boxed|text)\s*\{)*"
+    r"[\s*_`({\[]*([A-D])(?![A-Za-z])"
 )
 _HEAD = (
     "Here is a question with four choices, of which exactly one is right. Reason it "
@@ -75,7 +74,7 @@ def read(text: str) -> str:
     """The letter that an answer ends in; what was thought before does not count."""
     said = text.rpartition(_END_OF_THOUGHT)[2]
     found = _ANSWER.findall(said)
-    return found[-1].upper() if found else ""
+    return found[-1] if found else ""
 
 
 def prompt(question: str, choices: list[str]) -> str:
