@@ -7,7 +7,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from evals import cli, gsm8k, gsm8k_gate, machine, serving, verdict
 from evals.eval_plan import Plan
@@ -39,6 +39,21 @@ print(json.dumps(found))
 """
 
 
+class Differing(NamedTuple):
+    """A question to which an arm wrote another text than the first arm.
+
+    Attributes:
+        first: What the first arm wrote, "" where it may not be kept.
+        text: What this arm wrote.
+    """
+
+    task: str
+    id: str
+    arm: str
+    first: str
+    text: str
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What the arms answered, and what that shows.
@@ -52,6 +67,7 @@ class Outcome:
         scores: By arm, of the tree's own GSM8K evaluator.
         speeds: By arm.
         servers: Each server that was started.
+        texts: What the model wrote, by task, arm and question; none of gpqa's.
     """
 
     plan: Plan
@@ -62,6 +78,7 @@ class Outcome:
     scores: dict[str, Score]
     speeds: dict[str, list[Speed]]
     servers: list[dict[str, Any]] = field(default_factory=list)
+    texts: dict[str, dict[str, dict[str, str]]] = field(default_factory=dict)
 
     @property
     def problems(self) -> list[str]:
@@ -89,6 +106,23 @@ class Outcome:
             for by_arm in self.compared.values()
             for one in by_arm.values()
         )
+
+    @property
+    def differing(self) -> list[Differing]:
+        """Every text that is another than the first arm's, right or wrong."""
+        found = []
+        for task, by_arm in self.answers.items():
+            base, *others = by_arm
+            first = {one.id: one for one in by_arm[base]}
+            kept = self.texts.get(task, {})
+            for arm in others:
+                for one in by_arm[arm]:
+                    if one.id in first and one.text != first[one.id].text:
+                        texts = (
+                            kept.get(name, {}).get(one.id, "") for name in (base, arm)
+                        )
+                        found.append(Differing(task, one.id, arm, *texts))
+        return found
 
     def as_dict(self) -> dict[str, Any]:
         """The whole outcome as plain data, without a path of this machine."""
@@ -169,6 +203,9 @@ def read_outcome(plan: Plan, lines: Sequence[Mapping[str, Any]]) -> Outcome:
     rounds: dict[str, dict[str, dict[str, Any]]] = {task: {} for task in asked}
     scores, servers = {}, []
     speeds: dict[str, list[Speed]] = {}
+    texts: dict[str, dict[str, dict[str, str]]] = {
+        task: {name: {} for name in names} for task in asked
+    }
     for line in lines:
         kind, arm = line["kind"], line["arm"]
         rest = {k: v for k, v in line.items() if k not in ("kind", "arm")}
@@ -176,6 +213,7 @@ def read_outcome(plan: Plan, lines: Sequence[Mapping[str, Any]]) -> Outcome:
             answers[line["task"]][arm].append(
                 Answer(*(line[key] for key in Answer.__dataclass_fields__))
             )
+            texts[line["task"]][arm][line["id"]] = line.get("wrote", "")
         elif kind == "round":
             rounds[line["task"]][arm] = {k: v for k, v in rest.items() if k != "task"}
         elif kind == "gate":
@@ -200,4 +238,6 @@ def read_outcome(plan: Plan, lines: Sequence[Mapping[str, Any]]) -> Outcome:
         gate = gsm8k_gate.gate_of(plan.arms[0].tree, plan.model)
         if plan.threshold is not None:
             gate = Gate(plan.threshold, 0.0, "--threshold")
-    return Outcome(plan, answers, compared, rounds, gate, scores, speeds, servers)
+    return Outcome(
+        plan, answers, compared, rounds, gate, scores, speeds, servers, texts
+    )

@@ -16,9 +16,9 @@ def scores(data: dict[str, Any]) -> View:
             share = f"{right / asked:.4f}" if asked else ""
             row = [task, arm, str(asked), str(right), share]
             one = found["compared"].get(arm)
-            rows.append([*row, *(_compared(one) if one else [""] * 6)])
+            rows.append([*row, *(_compared(one) if one else [""] * 7)])
     columns = ["task", "arm", "asked", "right", "score", "points", "95% interval"]
-    columns += ["other answers", "p", "N can see", "verdict"]
+    columns += ["other answers", "other texts", "p", "N can see", "verdict"]
     return "answers, each arm against the first", columns, rows
 
 
@@ -27,6 +27,7 @@ def _compared(one: dict[str, Any]) -> list[str]:
         signed(one["difference"]),
         f"{signed(one['low'])} to {signed(one['high'])}",
         str(len(one["other_answers"])),
+        str(one["other_texts"]),
         f"{one['p']:.2g}",
         points(one["smallest"]),
         one["verdict"],
