@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 if __name__ == "__main__":
     sys.path[0] = str(ROOT)
 
-from evals import cli, engine, machine, sensors, vllm_tree  # noqa: E402
+from evals import cli, engine, machine, sensors  # noqa: E402
 from evals.workloads import WORKLOADS  # noqa: E402
 from series.errors import Exit  # noqa: E402
 
@@ -55,7 +55,7 @@ def main(argv: Sequence[str]) -> int:
     """Runs the engine once; returns the exit code."""
     args = parse(argv)
     machine.require_gpu()
-    tree = vllm_tree.prepare()
+    tree = engine.prepare()
     workload = WORKLOADS[args.workload]
     workload.force(args.arm)
     work = workload(args, engine.folder_of(args))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evals import kinds
+from evals import kinds, vllm_tree
 
 DRAFTS = 3
 PROMPT_TOKENS, GATE_PROMPT_TOKENS, GATE_TOKENS = 512, 100, 128
@@ -95,6 +95,12 @@ def folder_of(args: argparse.Namespace) -> Path:
     return model_folder(shape, args.layers or shape.layers, args.state)
 
 
+def prepare() -> Path:
+    """Sets what vLLM reads when it is imported, then finds the tree; returns it."""
+    os.environ.update(SETTINGS)
+    return vllm_tree.prepare()
+
+
 def start(folder: Path, requests: Sequence[int], drafts: int) -> Any:
     """The engine, its decode steps in full graphs, nothing compiled but kernels.
 
@@ -103,7 +109,6 @@ def start(folder: Path, requests: Sequence[int], drafts: int) -> Any:
         requests: Batch sizes that it must capture.
         drafts: Tokens that MTP proposes a step; 0 is no speculation.
     """
-    os.environ.update(SETTINGS)
     import torch
     from vllm import LLM
 

@@ -9,9 +9,10 @@ the same memory. The control is the first arm, captured once more.
 
 import argparse
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from evals import engine, machine, sensors, vllm_tree
+from evals import engine, machine, sensors
 from evals.arms import Arm, Outcome
 from evals.workloads import WORKLOADS, Gate, Gdn
 from series.errors import SeriesError
@@ -63,14 +64,17 @@ def capture(runner: Any) -> dict[Any, Any]:
 class OneEngine:
     """An engine that can be every arm."""
 
-    def __init__(self, workload: Gdn | Gate, kinds: Mapping[str, str]) -> None:
+    def __init__(
+        self, workload: Gdn | Gate, kinds: Mapping[str, str], tree: Path
+    ) -> None:
         """Captures and warms up every arm.
 
         Args:
             workload: Its engine was started as the first arm.
             kinds: What each arm runs, by its name; the control has another's.
+            tree: What is measured.
         """
-        self.workload, self.kinds = workload, dict(kinds)
+        self.workload, self.kinds, self.tree = workload, dict(kinds), tree
         self.runner = runner_of(workload.engine)
         self.layers = [
             *self.runner.vllm_config.compilation_config.static_forward_context.values()
@@ -98,7 +102,7 @@ class OneEngine:
         values, notes = self.workload.measure()
         facts = {
             "machine": machine.gpu_facts(sensors.find_sensor()),
-            "sources": machine.blobs(vllm_tree.prepare(), self.workload.files),
+            "sources": machine.blobs(self.tree, self.workload.files),
         }
         return Outcome(values, {}, facts, notes)
 
@@ -120,9 +124,9 @@ def start(
         kinds: What each of them runs.
     """
     machine.require_gpu()
-    vllm_tree.prepare()
+    tree = engine.prepare()
     workload = WORKLOADS[args.workload]
     workload.force(kinds[0])
     made = workload(args, engine.folder_of(args))
     names = [arm.name for arm in arms]
-    return OneEngine(made, dict(zip(names, kinds, strict=True)))
+    return OneEngine(made, dict(zip(names, kinds, strict=True)), tree)

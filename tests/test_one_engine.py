@@ -128,14 +128,14 @@ def engine_here(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(one_engine.WORKLOADS, name, Workload)  # type: ignore[arg-type]
     monkeypatch.setattr(one_engine.machine, "require_gpu", lambda: None)
     monkeypatch.setattr(one_engine.machine, "gpu_facts", lambda _: {"device": "none"})
-    monkeypatch.setattr(one_engine.vllm_tree, "prepare", lambda: Path())
+    monkeypatch.setattr(engine, "prepare", lambda: Path())
     monkeypatch.setattr(engine, "folder_of", lambda _: Path())
 
 
 def made() -> OneEngine:
     Workload.force("unfused")
     kinds = {"unfused": "unfused", "port": "port", "control": "unfused"}
-    return OneEngine(Workload(None, Path()), kinds)  # type: ignore[arg-type]
+    return OneEngine(Workload(None, Path()), kinds, Path())  # type: ignore[arg-type]
 
 
 def test_every_arm_has_graphs_of_its_own_and_the_drafts_keep_theirs() -> None:
