@@ -130,14 +130,14 @@ class Group:
         self._seen &= alive
         return set(self._seen)
 
-    def stop(self, grace_s: float = GRACE_S) -> None:
+    def stop(self) -> None:
         """Ends them all: asked first, killed when the grace is over.
 
         Safe to call again, and after an interrupt in the middle of it.
         """
         try:
             self._signal(signal.SIGTERM)
-            self._wait(grace_s)
+            self._wait(GRACE_S)
         finally:
             self._signal(signal.SIGKILL)
             self._wait(KILL_S)
