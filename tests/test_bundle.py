@@ -606,3 +606,19 @@ def test_the_default_list_is_of_a_machine_with_torch() -> None:
     lacking = wheels.lacking(needs, have | {"torch", "triton"})
     assert {"torch", "triton", "numpy", "pytest"} <= have
     assert {"msgspec", "pydantic-core"} <= set(lacking)
+
+
+def test_the_op_is_not_built_where_the_release_has_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked = []
+    monkeypatch.setattr(bare, "prepare", lambda folder, op: asked.append(op))
+    monkeypatch.setattr(bare, "missing", lambda *_: ())
+    monkeypatch.setattr(bare, "check_python", lambda _: None)
+    monkeypatch.setattr(bare, "torch_facts", lambda: {**FITS, "hip": None})
+    monkeypatch.setattr(unpacking, "found", lambda *_: {})
+    monkeypatch.setattr(unpacking, "unpack", lambda *_: tmp_path)
+    options, _ = bare.parsed(["unpack", "--op"])
+    bare.run(options, {"extensions": None}, [])
+    bare.run(options, {"extensions": ASKED}, [])
+    assert asked == [True, False]

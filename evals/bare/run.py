@@ -241,7 +241,8 @@ def run(options: argparse.Namespace, described: dict, rest: list[str]) -> int:
         check_extensions(described, facts)
     paths = unpacking.found(described, HERE, options.into / "store")
     folder = unpacking.unpack(described, paths, options.into, facts)
-    prepare(folder, options.op)
+    # The release's own extension has the op: a second one could not be registered.
+    prepare(folder, options.op and not described.get("extensions"))
     lacking = missing(folder, described)
     if lacking:
         raise BundleError(
