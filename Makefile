@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help apply test check export bench codegen report bundle pr clean
+.PHONY: help apply test check export bench codegen eval-smoke report bundle pr clean
 
 # Only what stands on make's own command line counts: PYTHON or VLLM in the environment
 # may mean something else. make exports those, so "$$NAME" keeps any character.
@@ -15,8 +15,8 @@ environment = @command -v python3 >/dev/null \
 	python3 requirements/environment.py
 
 help: ## print this
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 10
-	@echo 'VLLM=clone  PYTHON=interpreter  SWITCH=1  OUT=folder  OP=dot|gdn  NAME=change-set  ONTO=release  ARGS="more arguments"'
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
+	@echo 'VLLM=clone  PYTHON=interpreter  SWITCH=1  OUT=folder  OP=dot|gdn  NAME=change-set  ONTO=release  DATA=folder  ARGS="more arguments"'
 
 apply: ## put the series on the pinned tree in build/vllm, or on the clone VLLM= names
 	$(environment) apply
@@ -46,6 +46,12 @@ codegen: ## cross-compile the kernels for AMD GPUs: registers, spills, LDS; need
 	$(environment) test
 	@$(python) evals/codegen.py $(ARGS)
 
+eval-smoke: ## serve both arms on a CPU with two small models: do they answer alike?
+	$(environment) eval
+	@python3 requirements/environment.py cpu
+	@$(python) evals/smoke.py $(call option,VLLM,--vllm) \
+		$(call option,DATA,--data) $(ARGS)
+
 report: ## write the page of all records, build/report/index.html; needs no GPU
 	$(environment) evals
 	@$(python) evals/report.py $(ARGS)
@@ -59,8 +65,8 @@ pr: ## make the change set NAME= ready for upstream (branch, patches, body); pus
 	@$(python) apply.py pr $(if $(call given,NAME),"$$NAME") $(call option,VLLM,--vllm) \
 		$(call option,ONTO,--onto) $(ARGS)
 
-clean: ## remove caches and bundles; build/vllm, your branches and .venv stay
+clean: ## remove caches and bundles; build/vllm, your branches and environments stay
 	@rm -rf build/test build/bundle build/wheels .pytest_cache .mypy_cache .ruff_cache
-	@find . -name __pycache__ -not -path './.venv/*' -not -path './build/*' \
+	@find . -name __pycache__ -not -path './.venv*/*' -not -path './build/*' \
 		-prune -exec rm -rf {} +
-	@echo 'To remove the rest too: rm -rf build .venv'
+	@echo 'To remove the rest too: rm -rf build .venv .venv-cpu'

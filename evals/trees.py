@@ -19,6 +19,8 @@ from series.manifest import load_manifest
 from tests.harness import tree
 
 STOCK, PATCHED = "stock", "patched"
+CPU_PYTHON = ".venv-cpu/bin/python"
+"""Of the environment that has vLLM's requirements and no vLLM."""
 _PROBE = """
 import importlib.metadata, importlib.util, json
 spec = importlib.util.find_spec("vllm")
@@ -65,16 +67,22 @@ def arms(
         root: This repository.
         python: The interpreter that is to run them.
         vllm: A clone with the series branch; build/vllm by default.
-        wheel: The CPU wheel, where the interpreter has no vLLM.
+        wheel: The CPU wheel, where the interpreter has no vLLM; fetched for the
+            environment of `make eval-smoke`.
         say: Told what takes time.
 
     Raises:
         SeriesError: There is no series branch, or no build of that release.
     """
     manifest = load_manifest(root / "patches/series.toml")
-    repo = Repository.find(vllm or root / "build/vllm")
+    source = vllm or root / "build/vllm"
+    if vllm is None and not source.exists():
+        raise TreesError(f"{source} is not there.", "Run make apply first.")
+    repo = Repository.find(source)
     commits = tree.commits(repo, manifest.series.branch, len(manifest.patch))
     base = repo.line("rev-parse", f"{commits[0]}~1")
+    if wheel is None and python.absolute() == (root / CPU_PYTHON).absolute():
+        wheel = cpu_wheel.of_release(root, manifest.pin.release, say)
     build = None if wheel else installed(python, manifest.pin.release)
     ids = tuple(patch_id(repo, commit) for commit in commits)
     touched = _names(repo, base, commits[-1])

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-GIVEN = ("VLLM", "PYTHON", "SWITCH", "OUT", "OP", "ARGS")
+GIVEN = ("VLLM", "PYTHON", "SWITCH", "OUT", "OP", "DATA", "ARGS")
 RECORDER = """\
 import json, sys
 with open({log!r}, "a") as file:
@@ -97,6 +97,16 @@ def test_an_interpreter_of_the_users_makes_no_large_environment(project: Path) -
     assert make(project, "test", "PYTHON=/opt/my torch/python3") == [
         ["environment", "own"],
         ["tests/run.py", "--python", "/opt/my torch/python3"],
+    ]
+
+
+def test_the_cpu_servers_get_their_environment_before_they_start(
+    project: Path,
+) -> None:
+    assert make(project, "eval-smoke", "DATA=a b", "ARGS=--ci") == [
+        ["environment", "eval"],
+        ["environment", "cpu"],
+        ["evals/smoke.py", "--data", "a b", "--ci"],
     ]
 
 
