@@ -42,7 +42,7 @@ TREE_FILES = (
     "pyproject.toml",
 )
 OP_FILES = ("csrc/gdn/*", "csrc/**/*.h", "csrc/**/*.cuh")
-RUNNER_FILES = ("run.py", "unpacking.py")
+RUNNER_FILES = ("run.py", "unpacking.py", "fitting.py")
 HARNESS_FILES = (
     "tests/__init__.py",
     "tests/harness/*.py",

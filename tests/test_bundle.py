@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evals import bundle, pieces, wheels
+from evals.bare import fitting, unpacking
 from evals.bare import run as bare
-from evals.bare import unpacking
 from evals.extensions import Extensions
 from series.errors import SeriesError
 from series.git import Repository
@@ -129,7 +129,7 @@ def test_the_bundle_carries_what_is_needed_and_no_more(made: tuple[Path, list]) 
     assert {"scipy", "rich", "msgspec"} <= set(index["needs"])
     assert {path.name for path in out.iterdir()} == {
         *(piece["file"] for piece in index["pieces"]),
-        *("bundle.json", "run.py", "unpacking.py"),
+        *("bundle.json", "run.py", "unpacking.py", "fitting.py"),
     }
 
 
@@ -428,7 +428,7 @@ def brought(out: Path, *names: str) -> Path:
     folder = out.parent / "brought"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    for name in ("run.py", "unpacking.py", "bundle.json", *names):
+    for name in ("run.py", "unpacking.py", "fitting.py", "bundle.json", *names):
         shutil.copyfile(out / name, folder / name)
     return folder
 
@@ -490,7 +490,7 @@ FITS = {"torch": "2.11.0+cu130", "cuda": "13.0", "cxx11_abi": True}
     ],
 )
 def test_where_the_extensions_fit(facts: dict, machine: str, said: str | None) -> None:
-    reasons = bare.unfit(ASKED, {**FITS, **facts}, machine)
+    reasons = fitting.unfit(ASKED, {**FITS, **facts}, machine)
     assert (reasons == []) == (said is None)
     if said is not None:
         assert re.search(said, reasons[0])
@@ -565,16 +565,16 @@ def test_extensions_that_do_not_load_are_named_once(
     env = {**os.environ, "PYTHONPATH": str(tmp_path)}
     described = {"extensions": {**ASKED, "modules": ["fine", "broken"]}}
     with pytest.raises(unpacking.BundleError, match="undefined symbol: x"):
-        bare.load_extensions(tmp_path, described, env)
+        fitting.load_extensions(tmp_path, described, env)
     described["extensions"]["modules"] = ["fine"]
     described["extensions"]["op"] = "another"
     with pytest.raises(unpacking.BundleError, match="has no another"):
-        bare.load_extensions(tmp_path, described, env)
+        fitting.load_extensions(tmp_path, described, env)
     described["extensions"]["op"] = "op"
-    bare.load_extensions(tmp_path, described, env)
+    fitting.load_extensions(tmp_path, described, env)
     assert "1 extensions load, op is there" in capsys.readouterr().out
     (tmp_path / "fine.py").write_text("raise ImportError")
-    bare.load_extensions(tmp_path, described, env)
+    fitting.load_extensions(tmp_path, described, env)
 
 
 def test_the_command_takes_the_commit_and_says_so(
@@ -614,8 +614,8 @@ def test_the_op_is_not_built_where_the_release_has_it(
     asked = []
     monkeypatch.setattr(bare, "prepare", lambda folder, op: asked.append(op))
     monkeypatch.setattr(bare, "missing", lambda *_: ())
-    monkeypatch.setattr(bare, "check_python", lambda _: None)
-    monkeypatch.setattr(bare, "torch_facts", lambda: {**FITS, "hip": None})
+    monkeypatch.setattr(fitting, "check_python", lambda _: None)
+    monkeypatch.setattr(fitting, "torch_facts", lambda: {**FITS, "hip": None})
     monkeypatch.setattr(unpacking, "found", lambda *_: {})
     monkeypatch.setattr(unpacking, "unpack", lambda *_: tmp_path)
     options, _ = bare.parsed(["unpack", "--op"])
