@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help apply test check export bench codegen eval-smoke report bundle pr clean
+.PHONY: help apply test check export bench codegen eval eval-smoke report bundle pr clean
 
 # Only what stands on make's own command line counts: PYTHON or VLLM in the environment
 # may mean something else. make exports those, so "$$NAME" keeps any character.
@@ -16,7 +16,7 @@ environment = @command -v python3 >/dev/null \
 
 help: ## print this
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
-	@echo 'VLLM=clone  PYTHON=interpreter  SWITCH=1  OUT=folder  OP=dot|gdn  NAME=change-set  ONTO=release  DATA=folder  ARGS="more arguments"'
+	@echo 'VLLM=clone  PYTHON=interpreter  SWITCH=1  OUT=folder  OP=dot|gdn  NAME=change-set  ONTO=release  MODEL=model  TASKS=tasks  N=questions  DATA=folder  ARGS="more arguments"'
 
 apply: ## put the series on the pinned tree in build/vllm, or on the clone VLLM= names
 	$(environment) apply
@@ -45,6 +45,12 @@ bench: ## time a kernel on the GPU: OP=dot or OP=gdn
 codegen: ## cross-compile the kernels for AMD GPUs: registers, spills, LDS; needs no GPU
 	$(environment) test
 	@$(python) evals/codegen.py $(ARGS)
+
+eval: ## did the patches change a model's answers? MODEL= and PYTHON= name what is served
+	$(environment) eval
+	@$(python) evals/eval.py $(call option,MODEL,--model) $(call option,TASKS,--tasks) \
+		$(call option,N,--questions) $(call option,DATA,--data) \
+		$(call option,VLLM,--vllm) $(call option,PYTHON,--python) $(ARGS)
 
 eval-smoke: ## serve both arms on a CPU with two small models: do they answer alike?
 	$(environment) eval

@@ -30,6 +30,7 @@ from evals import (  # noqa: E402
     niah,
     record,
     serving,
+    trees,
     verdict,
     views_eval,
 )
@@ -166,11 +167,12 @@ def arms_of(args: argparse.Namespace) -> tuple[Arm, ...]:
     if not args.python:
         raise UsageError(
             "No interpreter is named whose environment runs vLLM.",
-            "make eval MODEL=… PYTHON=path/to/python3 (a ROCm or CUDA image's own)",
+            "make eval MODEL=… PYTHON=path/to/python3 (a ROCm or CUDA image's own; "
+            "for a CPU .venv-cpu/bin/python, which make eval-smoke makes)",
         )
-    from evals import trees
-
-    stock, patched = trees.arms(ROOT, Path(args.python), vllm=args.vllm, say=to_stderr)
+    stock, patched = trees.arms(
+        ROOT, Path(args.python).expanduser(), vllm=args.vllm, say=to_stderr
+    )
     if not args.control:
         return stock, patched
     return stock, patched, Arm(CONTROL, stock.tree, stock.python, stock.patch_ids)

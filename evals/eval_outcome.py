@@ -1,42 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an evaluation's journal shows, once everything is answered."""
 
-import json
-import os
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from evals import cli, gsm8k, gsm8k_gate, machine, serving, verdict
+from evals.eval_machine import machine_of, portable
 from evals.eval_plan import Plan
 from evals.gsm8k_gate import Gate, Score
-from evals.proof import Arm
 from evals.serving import Speed
 from evals.verdict import Answer, Comparison
-from series.errors import SeriesError
 
 REPORT = "eval.json"
 CONTROL = "control"
-_PROBE = """
-import json, platform
-from importlib import metadata
-def version(name):
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return ""
-found = {"python": platform.python_version()}
-found |= {"torch": version("torch"), "triton": version("triton")}
-import torch
-found |= {"cuda": torch.version.cuda or "", "hip": torch.version.hip or ""}
-if torch.cuda.is_available():
-    gpu = torch.cuda.get_device_properties(0)
-    arch = getattr(gpu, "gcnArchName", "") or f"sm_{gpu.major}{gpu.minor}"
-    found |= {"device": gpu.name, "arch": arch, "memory_bytes": gpu.total_memory}
-print(json.dumps(found))
-"""
 
 
 class Differing(NamedTuple):
@@ -162,35 +140,17 @@ class Outcome:
             command: The words that made it; of absolute paths the last part is kept.
             sources: Blobs of the patched files in the tree that was served.
         """
-        said = [Path(word).name if os.path.isabs(word) else word for word in command]
         path = self.plan.out / REPORT
         found = {
             "bench": "eval",
-            "command": said,
+            "command": list(command),
             "date": machine.now(),
             "machine": machine_of(self.plan.arms[0]),
             "sources": dict(sources),
             **self.as_dict(),
         }
-        cli.write_json(path, found)
+        cli.write_json(path, portable(found))
         return path
-
-
-def machine_of(arm: Arm) -> dict[str, Any]:
-    """The device and versions that an arm's interpreter sees.
-
-    Raises:
-        SeriesError: The interpreter does not answer.
-    """
-    done = subprocess.run(
-        [str(arm.python), "-P", "-c", _PROBE], capture_output=True, text=True
-    )
-    if done.returncode:
-        last = done.stderr.strip().splitlines()[-1:] or ["no message"]
-        raise SeriesError(f"{arm.python} failed when asked what it has: {last[0]}.")
-    found = dict(json.loads(done.stdout.strip().splitlines()[-1]))
-    found.setdefault("device", f"CPU, {os.cpu_count()} cores")
-    return found
 
 
 def read_outcome(plan: Plan, lines: Sequence[Mapping[str, Any]]) -> Outcome:

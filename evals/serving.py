@@ -97,13 +97,15 @@ def cells_of(text: str) -> tuple[Cell, ...]:
     """
     found = []
     for word in text.split(","):
-        plain, _, shape = word.strip().rpartition("plain:")
+        _, plain, shape = word.strip().rpartition("plain:")
         try:
-            lengths, at_once, *prompts = shape.split("x")
-            length, output = lengths.split("/")
-            many = int(prompts[0]) if prompts else max(LEAST, WAVES * int(at_once))
-            cell = Cell(int(length), int(output), int(at_once), many, bool(_ or plain))
-            if min(cell.input, cell.output, cell.concurrency, cell.prompts) < 1:
+            lengths, at_once, *rest = shape.split("x")
+            length, output = map(int, lengths.split("/"))
+            many = max(LEAST, WAVES * int(at_once))
+            for number in rest:
+                many = int(number)
+            cell = Cell(length, output, int(at_once), many, bool(plain))
+            if len(rest) > 1 or min(length, output, cell.concurrency, many) < 1:
                 raise ValueError
         except ValueError as error:
             raise UsageError(

@@ -47,9 +47,13 @@ SERVED = [0]
 def fault(prompt: str) -> str:
     """The fault that this request meets, empty if none.
 
-    KIND:first meets the first try of every question, KIND:always every one,
-    KIND:share/N those whose digest is divisible by N, KIND:after/N all from the Nth on.
+    Prompts without a question mark meet none. KIND:first meets the first try of every
+    question, KIND:always every one, KIND:share/N those whose digest is divisible by N,
+    KIND:after/N all from the Nth on.
     """
+    # Asking whether the server is ready is no question.
+    if "?" not in prompt:
+        return ""
     key = hashlib.sha256(prompt.encode()).hexdigest()
     with LOCK:
         SEEN[key] += 1

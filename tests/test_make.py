@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-GIVEN = ("VLLM", "PYTHON", "SWITCH", "OUT", "OP", "DATA", "ARGS")
+GIVEN = ("VLLM", "PYTHON", "SWITCH", "OUT", "OP", "DATA", "MODEL", "TASKS", "N", "ARGS")
 RECORDER = """\
 import json, sys
 with open({log!r}, "a") as file:
@@ -107,6 +107,18 @@ def test_the_cpu_servers_get_their_environment_before_they_start(
         ["environment", "eval"],
         ["environment", "cpu"],
         ["evals/smoke.py", "--data", "a b", "--ci"],
+    ]
+
+
+def test_an_evaluation_is_told_what_it_asks_of_what(project: Path) -> None:
+    words = ("MODEL=my model", "TASKS=gsm8k,niah", "N=400", "PYTHON=/opt/python3")
+    assert make(project, "eval", *words, "ARGS=--resume") == [
+        ["environment", "eval"],
+        [
+            "evals/eval.py",
+            *("--model", "my model", "--tasks", "gsm8k,niah", "--questions", "400"),
+            *("--python", "/opt/python3", "--resume"),
+        ],
     ]
 
 
