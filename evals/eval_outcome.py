@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evals import cli, gsm8k, gsm8k_gate, machine, serving, verdict
+from evals import cli, gpqa, gsm8k, gsm8k_gate, machine, serving, verdict
 from evals.eval_machine import machine_of, portable
 from evals.eval_plan import Plan
 from evals.gsm8k_gate import Gate, Score
@@ -189,7 +189,15 @@ def read_outcome(plan: Plan, lines: Sequence[Mapping[str, Any]]) -> Outcome:
         task: {
             name: one
             for name in names[1:]
-            if (one := verdict.compare(names[0], name, answers[task], plan.margin))
+            if (
+                one := verdict.compare(
+                    names[0],
+                    name,
+                    answers[task],
+                    plan.margin,
+                    gpqa.group if task == gpqa.NAME else str,
+                )
+            )
         }
         for task in asked
     }

@@ -77,6 +77,11 @@ def read(text: str) -> str:
     return found[-1] if found else ""
 
 
+def group(id_: str) -> str:
+    """What the answers to one question have in common in their ids."""
+    return id_.rpartition("-")[0]
+
+
 def prompt(question: str, choices: list[str]) -> str:
     """One question with its choices in the order given."""
     listed = [f"{letter}) {c}" for letter, c in zip(LETTERS, choices, strict=True)]

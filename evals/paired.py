@@ -73,9 +73,43 @@ def mcnemar(first: int, second: int) -> float:
     return float(scipy_stats.binomtest(first, first + second).pvalue)
 
 
-def _score(pairs: Pairs, delta: float) -> float:
+def sign_flip(differences: Sequence[int]) -> float:
+    """Exact two-sided p where several answers hang together, as those to one question.
+
+    Under no difference each group's net difference is as likely the other way round.
+    With one answer a group this is McNemar's test.
+
+    Args:
+        differences: Of each group, right answers of the second arm less the first's.
+    """
+    chance = np.ones(1)
+    for size in (abs(one) for one in differences):
+        # The sum moves up or down by the size: its distribution widens by both.
+        if size:
+            wider = np.zeros(len(chance) + 2 * size)
+            wider[: len(chance)] += chance / 2
+            wider[2 * size :] += chance / 2
+            chance = wider
+    sums = np.abs(np.arange(len(chance)) - len(chance) // 2)
+    return float(min(1.0, chance[sums >= abs(sum(differences))].sum()))
+
+
+def design_effect(differences: Sequence[int], pairs: Pairs, largest: int) -> float:
+    """How many answers that hang together count as one, at least 1.
+
+    Args:
+        differences: Of each group, as for `sign_flip`.
+        pairs: The answers in all.
+        largest: Answers in a group, which holds where no pair is discordant.
+    """
+    if not pairs.discordant:
+        return float(largest)
+    return max(1.0, sum(one * one for one in differences) / pairs.discordant)
+
+
+def _score(pairs: Pairs, delta: float, effect: float = 1.0) -> float:
     """Tango's statistic for a true difference of delta, standard normal there."""
-    n, up, down = pairs.n, pairs.second, pairs.first
+    n, up, down = pairs.n / effect, pairs.second / effect, pairs.first / effect
     # The share of the second arm's losses that is likeliest under that difference.
     a = 2 * n
     b = -up - down + (2 * n - up + down) * delta
@@ -88,8 +122,15 @@ def _score(pairs: Pairs, delta: float) -> float:
     return away / math.sqrt(variance)
 
 
-def interval(pairs: Pairs, confidence: float = CONFIDENCE) -> tuple[float, float]:
+def interval(
+    pairs: Pairs, confidence: float = CONFIDENCE, effect: float = 1.0
+) -> tuple[float, float]:
     """Interval of the true difference, second less first.
+
+    Args:
+        pairs: How the arms scored the questions.
+        confidence: Of the interval.
+        effect: How many answers count as one; see `design_effect`.
 
     Raises:
         ValueError: There is no pair.
@@ -105,7 +146,7 @@ def interval(pairs: Pairs, confidence: float = CONFIDENCE) -> tuple[float, float
             return float(sign)
 
         def beyond(delta: float) -> float:
-            return _score(pairs, delta) + sign * z
+            return _score(pairs, delta, effect) + sign * z
 
         if beyond(edge) * sign > 0:
             return float(sign)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Says in words what two arms' answers to the same questions show, and what not."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -57,7 +57,7 @@ class Comparison:
         pairs: How each arm scored them.
         other_answers: Ids of questions with another answer, right or wrong.
         other_texts: Questions with another text.
-        p: Of McNemar's exact test.
+        p: Of McNemar's exact test, of the sign-flip test where answers hang together.
         low: Lower end of the 95% interval of the difference, second less first.
         high: Upper end.
         smallest: The smallest true difference that so many questions find four times
@@ -147,8 +147,16 @@ def compare(
     arm: str,
     answers: Mapping[str, Sequence[Answer]],
     margin: float = MARGIN,
+    group: Callable[[str], str] = str,
 ) -> Comparison | None:
     """Compares an arm with the base on the questions that both answered.
+
+    Args:
+        base: Name of the arm compared with.
+        arm: Name of the arm judged.
+        answers: By arm.
+        margin: Half width within which two scores are the same.
+        group: Names what a question's answer hangs together with, by its id.
 
     Returns:
         The comparison, or None where they share no question.
@@ -163,8 +171,14 @@ def compare(
     )
     other = tuple(id_ for id_ in shared if first[id_].read != second[id_].read)
     texts = sum(first[id_].text != second[id_].text for id_ in shared)
-    p = paired.mcnemar(pairs.first, pairs.second)
-    low, high = paired.interval(pairs)
+    grouped: dict[str, list[int]] = {}
+    for id_ in shared:
+        gained = int(second[id_].right) - int(first[id_].right)
+        grouped.setdefault(group(id_), []).append(gained)
+    net = [sum(gains) for gains in grouped.values()]
+    effect = paired.design_effect(net, pairs, max(map(len, grouped.values())))
+    p = paired.sign_flip(net)
+    low, high = paired.interval(pairs, effect=effect)
     share = max(pairs.discordant, 1) / pairs.n
     if not other:
         verdict = Verdict.SAME
@@ -184,6 +198,6 @@ def compare(
         p=p,
         low=low,
         high=high,
-        smallest=paired.smallest(pairs.n, share),
+        smallest=paired.smallest(int(pairs.n / effect), share),
         margin=margin,
     )

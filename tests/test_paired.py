@@ -46,6 +46,36 @@ def test_the_test_does_not_care_which_arm_is_first(one: int, other: int) -> None
     assert found == pytest.approx(min(1, exact))
 
 
+@given(st.integers(0, 60), st.integers(0, 60))
+def test_groups_of_one_are_mcnemars_test(one: int, other: int) -> None:
+    found = paired.sign_flip([1] * one + [-1] * other + [0] * 5)
+    assert found == pytest.approx(paired.mcnemar(one, other))
+
+
+@given(st.lists(st.integers(-3, 3), max_size=9))
+def test_the_sign_flip_test_is_the_enumeration(differences: list[int]) -> None:
+    seen = abs(sum(differences))
+    sums = [
+        abs(sum(sign * one for sign, one in zip(signs, differences, strict=True)))
+        for signs in product((1, -1), repeat=len(differences))
+    ]
+    exact = sum(one >= seen for one in sums) / len(sums)
+    assert paired.sign_flip(differences) == pytest.approx(exact)
+
+
+def test_answers_that_hang_together_count_less() -> None:
+    both = Pairs(80, 0, 20, 100)
+    # Twenty gains of ten questions asked twice, and of twenty.
+    assert paired.design_effect([2] * 10, both, 2) == 2
+    assert paired.design_effect([1] * 20, both, 2) == 1
+    assert paired.design_effect([0] * 20, Pairs(80, 10, 10, 100), 2) == 1
+    assert paired.design_effect([0] * 20, Pairs(100, 0, 0, 100), 2) == 2
+    assert paired.sign_flip([2] * 10) == pytest.approx(paired.mcnemar(0, 10))
+    wide = paired.interval(both, effect=2.0)
+    half = paired.interval(Pairs(40, 0, 10, 50))
+    assert wide == pytest.approx(half)
+
+
 @given(pairs)
 def test_the_interval_holds_the_estimate_and_turns_with_the_arms(found: Pairs) -> None:
     low, high = paired.interval(found)

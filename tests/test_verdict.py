@@ -87,6 +87,21 @@ def test_a_question_that_one_arm_did_not_answer_does_not_count() -> None:
     assert verdict.compare("a", "b", {"a": first[:1], "b": second[1:]}) is None
 
 
+def test_two_answers_to_one_question_are_no_two_questions() -> None:
+    first, second = answers("1" * 6 + "0" * 30), answers("0" * 36)
+    found = {"stock": first, "patched": second}
+    apart = verdict.compare("stock", "patched", found)
+    twice = verdict.compare(
+        "stock", "patched", found, group=lambda id_: str(int(id_[1:]) // 2)
+    )
+    assert apart is not None
+    assert twice is not None
+    assert (apart.verdict, twice.verdict) == (Verdict.WORSE, Verdict.UNSEEN)
+    assert (apart.p, twice.p) == (2 / 64, 2 / 8)
+    assert twice.low < apart.low
+    assert (twice.smallest or 1) > (apart.smallest or 1)
+
+
 def test_the_order_of_the_answers_does_not_matter() -> None:
     first, second = answers("110100"), answers("011100")
     assert compared(first, second) == compared(first, second[::-1])
