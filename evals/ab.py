@@ -214,8 +214,7 @@ def main(
     try:
         host = hosted(found) if hosted else None
         run_all(found, slots, journal, sensor, args, host)
-        if host:
-            arms.add_witness(found, journal.runs, host)
+        problems = arms.add_witness(found, journal.runs, host) if host else []
     except (KeyboardInterrupt, SeriesError):
         kept = f"{len(journal.runs)} of {len(slots)} runs are kept in {journal.path}"
         print(f"{kept}; --resume goes on", file=sys.stderr)
@@ -223,7 +222,7 @@ def main(
     runs = journal.runs
     result = comparisons(runs, slots, args)
     show(result, runs)
-    problems = judge(result, args.unchanged, args.margin)
+    problems += judge(result, args.unchanged, args.margin)
     report = {
         "bench": "ab",
         "command": list(command) or ["evals.ab", *argv],
