@@ -184,11 +184,13 @@ class Generator:
 
     def profiled(self, tokens: int) -> tuple[list[kinds.Launch], float]:
         """Kernels of a run under the profiler, and its decode steps."""
+        import torch
         from torch.autograd import DeviceType
         from torch.profiler import ProfilerActivity, profile
 
         with profile(activities=[ProfilerActivity.CUDA]) as profiler:
             _, steps = self.run(tokens)
+            torch.cuda.synchronize()
         launches = [
             kinds.Launch(event.name, event.time_range.elapsed_us())
             for event in profiler.events()

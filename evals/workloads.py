@@ -13,7 +13,7 @@ Said = tuple[dict[str, float], dict[str, Any]]
 """Numbers by name, and notes that are kept beside them."""
 SWITCH = ("off", "on")
 PREFILLS = 3
-"""Prefills of a run at least: they are short, and the control of all else."""
+"""Repeated at least; prefills of few tokens wait for the CPU, and vary."""
 
 
 def profile(generator: engine.Generator) -> Said:
@@ -80,10 +80,8 @@ class Gdn:
                 generator.step_ms(engine.SHORT_TOKENS, self.args.tokens)
                 for _ in range(self.args.repeats)
             ]
-            prefills = [
-                1e3 * generator.run(1)[0]
-                for _ in range(max(PREFILLS, self.args.repeats))
-            ]
+            most = max(PREFILLS, 10 - number // 4)
+            prefills = [1e3 * generator.run(1)[0] for _ in range(most)]
             values[f"step_ms_{number}"] = median(times)
             values[f"prefill_ms_{number}"] = median(prefills)
             notes[f"step_ms_{number}"] = times
@@ -109,6 +107,7 @@ class Gate:
     arms: Sequence[str] = SWITCH
 
     def __init__(self, args: argparse.Namespace, folder: Path) -> None:
+        self.args = args
         self.engine = engine.start(folder, [1], 0)
         self.asked = [
             engine.Generator(
@@ -135,7 +134,10 @@ class Gate:
 
     def measure(self) -> Said:
         """Milliseconds to the first token, and of each later one."""
-        first = [generator.run(1)[0] for generator in self.asked]
+        first = [
+            median(generator.run(1)[0] for _ in range(self.args.repeats))
+            for generator in self.asked
+        ]
         whole = [generator.run(engine.GATE_TOKENS)[0] for generator in self.asked]
         later = [
             (all_s - first_s) / (engine.GATE_TOKENS - 1)

@@ -69,7 +69,7 @@ def test_the_comparison_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> No
     assert command == ["evals.decode", *words, "--", "--blocks", "2", "--resume"]
     args = ab.parse(asked)
     assert (args.blocks, args.resume) == (2, True)
-    assert args.unchanged == ["prefill_ms_1", "prefill_ms_8"]
+    assert args.unchanged == []
     arms = ab.arms_of(args)
     assert [arm.name for arm in arms] == ["unfused", "port", "control"]
     own = decode_arm.parse(arms[1].command[2:])
@@ -87,6 +87,7 @@ def test_the_comparison_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> No
     decode.main(["gate", "--prompts", "3"])
     own = decode_arm.parse(ab.arms_of(ab.parse(seen[3][0]))[0].command[2:])
     assert (own.prompts, own.repeats) == (3, 3)
+    assert ab.parse(seen[1][0]).unchanged == ["ttft_ms"]
     gate = ab.arms_of(ab.parse(seen[1][0]))
     assert [arm.name for arm in gate] == ["off", "on", "control"]
     assert decode_arm.parse(gate[1].command[2:]).arm == "on"
