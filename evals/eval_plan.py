@@ -8,13 +8,13 @@ from typing import Any
 
 from evals import gpqa, gsm8k, niah, serving
 from evals.client import ALLOWED, Pace
-from evals.local_http import ask
+from evals.local_http import ReplyError, ask
 from evals.proof import Arm
 from evals.questions import Task
 from evals.serve import Running
 from evals.serving import Cell
 from evals.verdict import MARGIN
-from series.errors import UsageError
+from series.errors import SeriesError, UsageError
 
 TASKS = (gsm8k.NAME, gpqa.NAME, niah.NAME, serving.NAME)
 MAIN, PLAIN = "main", "plain"
@@ -171,6 +171,13 @@ def counter(running: Running) -> Callable[[str], int]:
 
     def count(text: str) -> int:
         body = {"model": running.model, "prompt": text}
-        return int(ask(f"{running.url}/tokenize", body, timeout_s=120)["count"])
+        try:
+            return int(ask(f"{running.url}/tokenize", body, timeout_s=120)["count"])
+        except (ReplyError, OSError, KeyError, TypeError, ValueError) as error:
+            running.check()
+            raise SeriesError(
+                f"The server did not count a text's tokens: {error!r}.",
+                f"See {running.log}.",
+            ) from error
 
     return count

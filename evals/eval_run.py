@@ -227,4 +227,9 @@ def run(plan: Plan, *, resume: bool = False, say: Say = to_stderr) -> Outcome:
         count = sum(line["kind"] == "answer" for line in journal.runs)
         say(f"nothing is scored; {count} answers are kept in {path}; --resume goes on")
         raise
+    except OSError as error:
+        raise SeriesError(
+            f"{plan.out} cannot be written: {error.strerror or error}.",
+            "Make room there; --resume goes on with the answers that are kept.",
+        ) from error
     return read_outcome(plan, journal.runs)

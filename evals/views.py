@@ -91,6 +91,11 @@ NOTES = {
         "Spilled VGPRs go to memory, spilled SGPRs to lanes of a VGPR. The tiny dot's "
         "2-byte loads are those of a K or a stride that allows no wide ones."
     ),
+    ("eval", ""): (
+        "p is McNemar's, exact; what N can see is the smallest true difference that so "
+        "many questions find four times of five. evals/EVALUATING.md says how to read "
+        "a verdict."
+    ),
     ("dot", "cold"): "Cold is what a call adds to an eviction of the last-level cache.",
 }
 """Words below a table, by kind of record and view."""

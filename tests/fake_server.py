@@ -32,6 +32,7 @@ def parse() -> argparse.Namespace:
     add("--seconds", type=float, default=0.0, help="that an answer takes")
     add("--one-at-a-time", action="store_true")
     add("--no-template", action="store_true", help="refuses chats")
+    add("--no-tokens", action="store_true", help="counts none")
     add("--fault", action="append", default=[], metavar="KIND:WHEN")
     return parser.parse_args()
 
@@ -101,7 +102,10 @@ class Handler(BaseHTTPRequestHandler):
         chat = "messages" in asked
         prompt = asked["messages"][-1]["content"] if chat else asked["prompt"]
         if self.path == "/tokenize":
-            self.say(200, {"count": len(prompt.split())})
+            if ARGS.no_tokens:
+                self.say(404, {"message": "no"})
+            else:
+                self.say(200, {"count": len(prompt.split())})
             return
         with LOCK:
             UNDER_WAY[0] += 1

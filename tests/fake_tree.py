@@ -10,7 +10,7 @@ from evals.proof import Arm
 
 SERVER = Path(__file__).with_name("fake_server.py")
 _MAIN = """\
-import json, os, pathlib, runpy, sys, time
+import json, os, pathlib, runpy, sys, time, urllib.request
 
 TREE = pathlib.Path(__file__).resolve().parents[3]
 SERVER = {server!r}
@@ -27,6 +27,13 @@ def main():
     else:
         assert sys.argv[1:3] == ["bench", "serve"], sys.argv
         (TREE / "bench.jsonl").open("a").write(json.dumps(sys.argv) + "\\n")
+        if said["bench"].pop("asks", False):
+            body = json.dumps({{"model": "m", "prompt": "1?"}}).encode()
+            url = after("--base-url") + "/v1/completions"
+            try:
+                urllib.request.urlopen(urllib.request.Request(url, body))
+            except OSError:
+                time.sleep(60)
         asked = int(after("--num-prompts"))
         found = {{"completed": asked, "failed": 0, "duration": 1.5}}
         found |= {{f"median_{{name}}_ms": 2.0 for name in ("itl", "tpot", "ttft")}}
@@ -38,7 +45,7 @@ if __name__ == "__main__":
     main()
 """
 _SCRIPT = """\
-import json, os, pathlib, sys
+import json, os, pathlib, sys, time
 
 TREE = pathlib.Path(__file__).resolve().parents[3]
 
@@ -51,6 +58,7 @@ rows = (inbox / "test.jsonl").read_text().splitlines()
 assert (inbox / "train.jsonl").exists()
 (TREE / "script.jsonl").open("a").write(json.dumps(sys.argv[1:]) + "\\n")
 print(said.get("prints", ""))
+time.sleep(said.get("sleeps", 0))
 count = min(int(after("--num-questions")), len(rows))
 found = {"accuracy": said.get("accuracy", 0.9), "invalid_rate": 0.0}
 found |= {"num_questions": count, "total_output_tokens": 7 * count, "latency": 1.0}

@@ -2,6 +2,7 @@
 """A whole evaluation against real servers, child processes that fail as told."""
 
 import csv
+import errno
 import json
 import os
 import signal
@@ -21,7 +22,7 @@ from evals import eval_run, gpqa, ready, record, serving, views
 from evals.client import InfrastructureError, Pace
 from evals.eval_plan import Plan
 from evals.eval_run import OtherQuestionsError, run
-from evals.journal import JournalError
+from evals.journal import Journal, JournalError
 from evals.proof import Arm, ServerDied, ServerError
 from evals.serving import Cell
 from evals.tree_program import ProgramError
@@ -316,6 +317,41 @@ def test_a_benchmark_whose_requests_failed_is_void(plan: Plan) -> None:
     cell = Cell(64, 16, 2, 10)
     with pytest.raises(ProgramError, match="0 of 10 requests succeeded"):
         run(replace(plan, tasks=("serve",), cells=(cell,)), say=quiet)
+
+
+def test_a_server_that_dies_under_the_benchmark(plan: Plan) -> None:
+    told(plan.arms[0].tree, serve=["--fault", "die:always"], bench={"asks": True})
+    cell = Cell(64, 16, 2, 10)
+    with pytest.raises(ServerDied, match="stock server ended with 9"):
+        run(replace(plan, tasks=("serve",), cells=(cell,)), say=quiet)
+
+
+def test_a_program_that_takes_too_long_is_ended(plan: Plan) -> None:
+    told(plan.arms[0].tree, script={"sleeps": 60})
+    with pytest.raises(ProgramError, match="took longer than 1 s"):
+        run(replace(plan, documented=True, limit_s=1.0), say=quiet)
+
+
+def test_a_server_that_counts_no_tokens(plan: Plan) -> None:
+    told(plan.arms[0].tree, serve=["--no-tokens"])
+    with pytest.raises(SeriesError, match="did not count a text's tokens"):
+        run(replace(plan, tasks=("niah",), lengths=(600,)), say=quiet)
+
+
+def test_a_disk_that_is_full(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> None:
+    add = Journal.add
+
+    def full(self: Journal, line: dict) -> None:
+        if len(self.runs) > 9:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        add(self, line)
+
+    monkeypatch.setattr(Journal, "add", full)
+    with pytest.raises(SeriesError, match="cannot be written: No space left") as error:
+        run(plan, say=quiet)
+    assert "--resume" in error.value.hint
+    monkeypatch.setattr(Journal, "add", add)
+    assert run(plan, resume=True, say=quiet).same_answers
 
 
 def test_nothing_of_gpqa_is_kept(
