@@ -142,7 +142,7 @@ class _Round:
 
     async def request(
         self, session: aiohttp.ClientSession, question: Question
-    ) -> tuple[str, str, int, float]:
+    ) -> Reply:
         """One request, its faults told apart."""
         message: Any = question.prompt
         if question.chat:
@@ -174,7 +174,7 @@ class _Round:
             raise _FaultError(type(error).__name__) from error
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise _FaultError("malformed reply") from error
-        return text, finish, tokens, seconds
+        return Reply(text, finish, tokens, round(seconds, 3))
 
     def noticed(self, state: tenacity.RetryCallState, question: Question) -> None:
         """Counts a fault; ends everything where the server is gone or silent."""
@@ -201,7 +201,7 @@ class _Round:
             reraise=True,
         )
         try:
-            text, finish, tokens, seconds = await tries(self.request, session, question)
+            reply: Reply = await tries(self.request, session, question)
         except _FaultError as error:
             self.tally.failed.append(question.id)
             if len(self.tally.failed) > self.may_fail:
@@ -214,7 +214,7 @@ class _Round:
             return
         self.in_vain.clear()
         self.tally.answered += 1
-        self.keep(question, Reply(text, finish, tokens, round(seconds, 3)))
+        self.keep(question, reply)
 
 
 def ask(
