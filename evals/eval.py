@@ -13,7 +13,9 @@ differ, a gate fails or something went wrong, 2 usage, 130 interrupted.
 """
 
 import argparse
+import os
 import shlex
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -170,9 +172,10 @@ def arms_of(args: argparse.Namespace) -> tuple[Arm, ...]:
             "make eval MODEL=… PYTHON=path/to/python3 (a ROCm or CUDA image's own; "
             "for a CPU .venv-cpu/bin/python, which make eval-smoke makes)",
         )
-    stock, patched = trees.arms(
-        ROOT, Path(args.python).expanduser(), vllm=args.vllm, say=to_stderr
-    )
+    named = os.path.expanduser(args.python)
+    # The server starts in a folder of its own; a link is what makes an environment.
+    python = Path(shutil.which(named) or named).absolute()
+    stock, patched = trees.arms(ROOT, python, vllm=args.vllm, say=to_stderr)
     if not args.control:
         return stock, patched
     return stock, patched, Arm(CONTROL, stock.tree, stock.python, stock.patch_ids)
