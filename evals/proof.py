@@ -21,7 +21,7 @@ class ServerError(SeriesError):
     """A server did not start, or ended, or is not the one asked for."""
 
 
-class ServerDied(ServerError):  # noqa: N818
+class ServerDied(ServerError):
     """The server's process is gone."""
 
 
