@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changing images: not here."""
 
-from torchvision import absent as __getattr__
-
 from .. import InterpolationMode
+from . import functional
 
-__all__ = ["InterpolationMode", "__getattr__"]
+__all__ = ["InterpolationMode", "functional"]
