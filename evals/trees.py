@@ -96,7 +96,7 @@ def arms(
                 "commit": commit,
                 "patch_ids": list(own),
                 "files": _blobs(repo, commit, touched),
-                "built": str(wheel.name if wheel else build),
+                "built": cpu_wheel.recipe(wheel) if wheel else str(build),
             }
             if _recorded(path) != facts:
                 say(f"{name}: putting what is compiled into {path}")
