@@ -15,6 +15,7 @@ compiled extensions.
 """
 
 import argparse
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -25,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 if __name__ == "__main__":
     sys.path[0] = str(ROOT)
 
-from evals import ab, cli, decode_arm, engine  # noqa: E402
+from evals import ab, cli, decode_arm, engine, seams  # noqa: E402
 from evals.arms import Arm  # noqa: E402
 from evals.kinds import CALLS  # noqa: E402
 from evals.workloads import WORKLOADS  # noqa: E402
@@ -65,6 +66,10 @@ def unchanged(workload: str) -> list[str]:
 def ab_words(args: argparse.Namespace) -> list[str]:
     """What evals.ab is called with."""
     known = [*WORKLOADS[args.workload].arms]
+    if args.merged:
+        os.environ[seams.MERGED] = str(args.merged.absolute())
+    elif not args.arms and seams.MERGED not in os.environ:
+        known = [name for name in known if name != "merged"]
     names = cli.words(args.arms, known, "--arms") if args.arms else known
     cli.numbers(args.requests, "--requests")
     words = []
@@ -102,6 +107,7 @@ def main(argv: Sequence[str]) -> int:
     add = parser.add_argument
     add("workload", choices=["gdn", "gate"])
     add("--arms", help="comma list, the first being the base; all if left out")
+    add("--merged", type=Path, help="gdn: tree or archive of v0.33.0, for its port")
     add("--shape", choices=[*engine.SHAPES], default="35b")
     add("--layers", type=int, help="fewer than the model has")
     add("--requests", default="1,8,32")

@@ -13,6 +13,7 @@ from evals import vllm_tree
 from evals.gdn_case import HEAD_DIM, Buffers
 
 PORT = "vllm.model_executor.layers.mamba.ops.gdn_decode_mtp"
+ROWWISE = "vllm.model_executor.layers.mamba.ops.gdn_decode_rowwise"
 MERGED = "fused_gdn_decode_post_conv_mtp_triton"
 OP = "fused_gdn_decode_post_conv_mtp"
 _FLA = "vllm.third_party.flash_linear_attention.ops"
@@ -137,6 +138,13 @@ TREE_ARMS: dict[str, tuple[str, dict[str, int]]] = {
     "port": (
         f"{PORT}:{MERGED}",
         {r"^_gdn_decode_mtp_update_kernel": 1, r"^_gdn_decode_mtp_norm_kernel": 1},
+    ),
+    "rowwise": (
+        f"{ROWWISE}:fused_gdn_decode_mtp_rowwise",
+        {
+            r"^_gdn_decode_rowwise_kernel": 1,
+            r"^_gdn_decode_rowwise_norm_kernel": 1,
+        },
     ),
 }
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 CALLS = {
     "gdn_port": r"^_gdn_decode_mtp_update_kernel",
+    "gdn_rowwise": r"^_gdn_decode_rowwise_kernel",
+    "gdn_merged": r"^_gdn_mtp_update_kernel",
     "gdn_cuda_op": r"gdn_decode_post_conv_mtp_kernel",
     "gdn_unfused": r"^fused_sigmoid_gating_delta_rule_update_kernel",
     "tiny_dot": r"^_(tiny_dot|gated_output)_kernel",

@@ -3,10 +3,12 @@
 
 import importlib
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
-from evals.vllm_tree import TreeError
+from evals.vllm_tree import TreeError, merged_module
+from series.errors import UsageError
 
 GDN_LAYER = "vllm.model_executor.layers.mamba.gdn.qwen_gdn_linear_attn"
 GATE = "vllm.model_executor.layers.shared_expert_gate"
@@ -15,9 +17,15 @@ LINEAR = "vllm.model_executor.layers.utils"
 GDN_ARMS = {
     "unfused": "GDN_DECODE_UNFUSED",
     "port": "GDN_DECODE_TRITON_PORT",
+    "rowwise": "GDN_DECODE_ROWWISE",
     "cuda_op": "GDN_DECODE_CUDA_OP",
+    "merged": "GDN_DECODE_TRITON_PORT",
 }
 """By arm: the constant of the layer's module that names its kernel."""
+MERGED = "SERIES_MERGED_PORT"
+"""Names the tree or archive of the release that ships the merged port."""
+PORT_CALL = "fused_gdn_decode_post_conv_mtp_triton"
+_own_port: list[Callable[..., Any]] = []
 
 
 def _module(name: str, *needed: str) -> Any:
@@ -43,14 +51,30 @@ def force_gdn(arm: str) -> None:
         arm: One of GDN_ARMS.
 
     Raises:
-        TreeError: The tree lacks patch 0004.
+        TreeError: The tree lacks the patch that brings the arm.
+        UsageError: The merged port is asked for, and nothing says where it is.
     """
     # Set, it would be a user's choice, which the layer must honour before the seam.
     os.environ.pop("VLLM_GDN_DECODE_KERNEL", None)
-    layer = _module(GDN_LAYER, "select_gdn_decode_kernel", *GDN_ARMS.values())
+    layer = _module(GDN_LAYER, "select_gdn_decode_kernel", PORT_CALL, GDN_ARMS[arm])
     kernel = getattr(layer, GDN_ARMS[arm])
+    _own_port[:] = _own_port or [getattr(layer, PORT_CALL)]
+    setattr(layer, PORT_CALL, merged_port() if arm == "merged" else _own_port[0])
     reason = "the measurement asks for it" if arm == "unfused" else None
     layer.select_gdn_decode_kernel = lambda *_: (kernel, reason)
+
+
+def merged_port() -> Callable[..., Any]:
+    """The port of another release, in the place of the series' own.
+
+    Raises:
+        UsageError: Nothing says where it is.
+        TreeError: It is not there.
+    """
+    source = os.environ.get(MERGED)
+    if not source:
+        raise UsageError("the arm merged needs --merged, a tree or archive of v0.33.0.")
+    return getattr(merged_module(Path(source)), PORT_CALL)
 
 
 def choose_gdn_again(layers: Iterable[Any], config: Any) -> None:

@@ -38,6 +38,7 @@ class Gdn:
 
     files = (
         "vllm/model_executor/layers/mamba/ops/gdn_decode_mtp.py",
+        "vllm/model_executor/layers/mamba/ops/gdn_decode_rowwise.py",
         "vllm/model_executor/layers/mamba/gdn/qwen_gdn_linear_attn.py",
     )
     arms: Sequence[str] = tuple(seams.GDN_ARMS)

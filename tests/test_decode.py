@@ -4,6 +4,7 @@
 import json
 import os
 import sys
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
@@ -107,17 +108,37 @@ def put(monkeypatch: pytest.MonkeyPatch, name: str, **members: object) -> Module
 
 
 @pytest.mark.parametrize("arm", list(seams.GDN_ARMS))
-def test_the_gdn_seam(monkeypatch: pytest.MonkeyPatch, arm: str) -> None:
+def test_the_gdn_seam(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, arm: str
+) -> None:
     names = {constant: constant.lower() for constant in seams.GDN_ARMS.values()}
     layer = put(
-        monkeypatch, seams.GDN_LAYER, select_gdn_decode_kernel=lambda *_: None, **names
+        monkeypatch,
+        seams.GDN_LAYER,
+        select_gdn_decode_kernel=lambda *_: None,
+        **{seams.PORT_CALL: "the series' own"},
+        **names,
     )
+    monkeypatch.setattr(seams, "_own_port", [])
+    file = tmp_path / "port.py"
+    file.write_text(f"{seams.PORT_CALL} = 'the merged one'\n")
+    monkeypatch.setenv(seams.MERGED, str(file))
     monkeypatch.setenv("VLLM_GDN_DECODE_KERNEL", "triton")
-    seams.force_gdn(arm)
+    for forced in ("merged", arm):
+        seams.force_gdn(forced)
     kernel, reason = layer.select_gdn_decode_kernel("layer", "config")
     assert kernel == seams.GDN_ARMS[arm].lower()
     assert (reason is None) == (arm != "unfused")
+    assert getattr(layer, seams.PORT_CALL) == (
+        "the merged one" if arm == "merged" else "the series' own"
+    )
     assert "VLLM_GDN_DECODE_KERNEL" not in os.environ
+
+
+def test_the_merged_arm_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(seams.MERGED, raising=False)
+    with pytest.raises(UsageError, match="--merged"):
+        seams.merged_port()
 
 
 def test_a_tree_without_the_seam_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
