@@ -153,7 +153,7 @@ def main(argv: Sequence[str]) -> int:
     show(outcome)
     series = record.current()
     sources = machine.blobs(arms[1].tree, series.files)
-    path = outcome.report(["make", "eval", *argv], sources)
+    path = outcome.report(["evals/eval.py", *argv], sources)
     print(f"\n{path}: python -m evals.record add NAME takes it")
     for problem in outcome.problems:
         print(f"differs: {problem}", file=sys.stderr)
