@@ -30,6 +30,7 @@ from evals import ab, cli, decode_arm, engine, seams  # noqa: E402
 from evals.arms import Arm  # noqa: E402
 from evals.kinds import CALLS  # noqa: E402
 from evals.workloads import WORKLOADS  # noqa: E402
+from series.errors import UsageError  # noqa: E402
 
 if TYPE_CHECKING:
     from evals.one_engine import OneEngine
@@ -68,9 +69,11 @@ def ab_words(args: argparse.Namespace) -> list[str]:
     known = [*WORKLOADS[args.workload].arms]
     if args.merged:
         os.environ[seams.MERGED] = str(args.merged.absolute())
-    elif not args.arms and seams.MERGED not in os.environ:
+    if not args.arms and seams.MERGED not in os.environ:
         known = [name for name in known if name != "merged"]
     names = cli.words(args.arms, known, "--arms") if args.arms else known
+    if "merged" in names and seams.MERGED not in os.environ:
+        raise UsageError("the arm merged needs --merged, a tree or archive of v0.33.0.")
     cli.numbers(args.requests, "--requests")
     words = []
     for name in names:

@@ -51,6 +51,8 @@ def test_a_step_is_what_a_longer_run_adds() -> None:
 def test_every_arm_is_held_to_its_kernels() -> None:
     assert decode.claims("gdn", "port") == [
         *("--ran", "port:gdn_port"),
+        *("--idle", "port:gdn_rowwise"),
+        *("--idle", "port:gdn_merged"),
         *("--idle", "port:gdn_cuda_op"),
         *("--idle", "port:gdn_unfused"),
     ]
@@ -61,6 +63,7 @@ def test_every_arm_is_held_to_its_kernels() -> None:
 
 
 def test_the_comparison_that_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(seams.MERGED, raising=False)
     seen = []
     monkeypatch.setattr(ab, "main", lambda *words: seen.append(words) or 0)
     words = ["gdn", "--arms", "unfused,port", "--requests", "1,8", "--layers", "4"]
