@@ -149,10 +149,14 @@ def main(argv: Sequence[str]) -> int:
         data = gsm8k_data.prepare(DATA, to_stderr, given=args.data)
     arms = arms_of(args)
     plan = plan_of(args, arms, data)
-    outcome = run(plan, resume=args.resume)
-    show(outcome)
     series = record.current()
     sources = machine.blobs(arms[1].tree, series.files)
+    if sources != series.files:
+        to_stderr(
+            "the served tree is not the series in patches/: no record can be made"
+        )
+    outcome = run(plan, resume=args.resume)
+    show(outcome)
     path = outcome.report(["evals/eval.py", *argv], sources)
     print(f"\n{path}: python -m evals.record add NAME takes it")
     for problem in outcome.problems:
