@@ -103,6 +103,7 @@ class Gate:
     files = (
         "vllm/model_executor/layers/tiny_dot.py",
         "vllm/model_executor/layers/shared_expert_gate.py",
+        "vllm/model_executor/layers/shared_expert_gate_triton.py",
         "vllm/model_executor/models/qwen2_moe.py",
     )
     arms: Sequence[str] = SWITCH
