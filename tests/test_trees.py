@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The trees of both arms: what they hold, and when they are made anew."""
 
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,18 @@ def root(world: World, tmp_path: Path) -> Path:
     path = make_clone(world.upstream, tmp_path / "build/vllm")
     place_series(Repository.find(path), world.manifest)
     return tmp_path
+
+
+def let_go() -> None:
+    """As if the process had ended that made the trees."""
+    while trees._held:
+        os.close(trees._held.pop())
+
+
+@pytest.fixture(autouse=True)
+def _let_go() -> Iterator[None]:
+    yield
+    let_go()
 
 
 def environment(folder: Path, version: str = "0.32.0+rocm712", built: bool = True):
@@ -115,9 +129,14 @@ def test_another_build_is_linked_in(root: Path, tmp_path: Path, said) -> None:
     assert link.is_relative_to((tmp_path / "other").resolve())
 
 
-def test_the_trees_of_an_older_series_go(root: Path, tmp_path: Path, said) -> None:
+@pytest.mark.parametrize("in_use", [False, True])
+def test_the_trees_of_an_older_series_go_when_no_run_has_them(
+    root: Path, tmp_path: Path, said, in_use: bool
+) -> None:
     python = environment(tmp_path / "image")
     stock, before = arms(root, python, say=said)
+    if not in_use:
+        let_go()
     tree = root / "build/vllm"
     git(tree, "switch", "-q", "rocm-series")
     (tree / "vllm/new.py").write_text("amended = 1\n")
@@ -126,7 +145,7 @@ def test_the_trees_of_an_older_series_go(root: Path, tmp_path: Path, said) -> No
     same, after = arms(root, python, say=said)
     assert same == stock
     assert after.tree != before.tree
-    assert not before.tree.exists()
+    assert before.tree.exists() == in_use
     assert (after.tree / "vllm/new.py").read_text() == "amended = 1\n"
     assert after.patch_ids[:2] == before.patch_ids[:2]
     assert after.patch_ids[2] != before.patch_ids[2]
