@@ -83,9 +83,16 @@ def arms(
     repo = Repository.find(source)
     commits = tree.commits(repo, manifest.series.branch, len(manifest.patch))
     base = repo.line("rev-parse", f"{commits[0]}~1")
+    pin = manifest.pin
+    if not base.startswith(pin.commit) and repo.tree_of(base) != pin.tree:
+        raise TreesError(
+            f"{source} has other commits on {manifest.series.branch} than patches/: "
+            f"{base[:12]} below the last {len(commits)} is not {pin.tag}.",
+            "Run make export to keep them, or make apply to put the series back.",
+        )
     if wheel is None and python.absolute() == (root / CPU_PYTHON).absolute():
-        wheel = cpu_wheel.of_release(root, manifest.pin.release, say)
-    build = None if wheel else installed(python, manifest.pin.release)
+        wheel = cpu_wheel.of_release(root, pin.release, say)
+    build = None if wheel else installed(python, pin.release)
     ids = tuple(patch_id(repo, commit) for commit in commits)
     touched = _names(repo, base, commits[-1])
     folder = root / "build/eval/trees"
@@ -105,7 +112,7 @@ def arms(
                 say(f"{name}: putting what is compiled into {path}")
                 (path / TREE_FACTS).unlink(missing_ok=True)
                 if wheel is not None:
-                    cpu_wheel.unpack(wheel, path, python, manifest.pin.release)
+                    cpu_wheel.unpack(wheel, path, python, pin.release)
                 elif build is not None:
                     lend(build.folder, path)
                 _record(path, facts)

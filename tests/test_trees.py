@@ -205,6 +205,18 @@ def test_a_series_that_is_shorter_is_refused(root: Path, tmp_path: Path, said) -
         arms(root, environment(tmp_path / "image"), say=said)
 
 
+def test_a_branch_with_more_than_the_series_has_no_stock_below_it(
+    root: Path, tmp_path: Path, said
+) -> None:
+    tree = root / "build/vllm"
+    git(tree, "switch", "-q", "rocm-series")
+    (tree / "one").touch()
+    commit(tree, "One more\n")
+    with pytest.raises(TreesError, match=r"is not v0\.32\.0") as caught:
+        arms(root, environment(tmp_path / "image"), say=said)
+    assert "make export" in caught.value.hint
+
+
 def test_the_cpu_environment_brings_its_wheel(
     root: Path, tmp_path: Path, said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
