@@ -7,19 +7,16 @@ it fails for good, it is counted as a fault of the infrastructure, never as an a
 """
 
 import asyncio
-import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import aiohttp
 import tenacity
-from lm_eval.models.api_models import JsonChatStr, TemplateAPI
-from lm_eval.models.openai_completions import LocalChatCompletion, LocalCompletionsAPI
 
+from evals.lm_client import FaultError, clients, message
 from evals.questions import Question, Reply
 from series.errors import SeriesError
 
@@ -30,9 +27,6 @@ ALLOWED = 0.01
 """Share of the questions that may stay without an answer before a run is void."""
 _BUSY = (408, 425, 429)
 
-# It would print what the model wrote, which may quote a protected question.
-logging.getLogger("lm_eval").setLevel(logging.CRITICAL + 1)
-
 
 class InfrastructureError(SeriesError):
     """So many requests failed that what was answered shows nothing."""
@@ -40,10 +34,6 @@ class InfrastructureError(SeriesError):
 
 class RefusedError(SeriesError):
     """The server understood a request and refused it: asking again is no use."""
-
-
-class _FaultError(Exception):
-    """One request failed; it may be asked again."""
 
 
 @dataclass(frozen=True)
@@ -81,46 +71,6 @@ class Tally:
     faults: Counter[str] = field(default_factory=Counter)
 
 
-def _replies(outputs: Mapping[str, Any], texts: Sequence[str | None]) -> list[Any]:
-    """Each text with why it ended; lm-eval keeps the text alone."""
-    if not texts or any(
-        choice.get("finish_reason") not in ("stop", "length")
-        for choice in outputs["choices"]
-    ):
-        raise _FaultError("aborted")
-    tokens = (outputs.get("usage") or {}).get("completion_tokens", 0)
-    return [
-        (text or "", choice["finish_reason"], tokens)
-        for text, choice in zip(texts, outputs["choices"], strict=True)
-    ]
-
-
-class _Completions(LocalCompletionsAPI):
-    def parse_generations(self, outputs: Any, **kwargs: Any) -> list[Any]:  # type: ignore[override]
-        return _replies(outputs, super().parse_generations(outputs))
-
-
-class _Chat(LocalChatCompletion):
-    def parse_generations(self, outputs: Any, **kwargs: Any) -> list[Any]:  # type: ignore[override]
-        texts = [choice["message"]["content"] for choice in outputs["choices"]]
-        return _replies(outputs, texts)
-
-
-def _clients(url: str, model: str) -> dict[bool, TemplateAPI]:
-    """lm-eval's clients by whether they chat; neither loads a tokenizer."""
-    common = {
-        "model": model,
-        "tokenizer_backend": "None",
-        "tokenized_requests": False,
-        # A key of the user's environment is not for this server.
-        "header": {"Authorization": "Bearer none"},
-    }
-    return {
-        False: _Completions(base_url=f"{url}/v1/completions", **common),
-        True: _Chat(base_url=f"{url}/v1/chat/completions", **common),
-    }
-
-
 class _Round:
     """One round of questions to one server."""
 
@@ -132,9 +82,10 @@ class _Round:
         total: int,
         check: Callable[[], None],
         keep: Callable[[Question, Reply], None],
+        fault: Callable[[Question, str], None],
     ) -> None:
-        self.clients = _clients(url, model)
-        self.pace, self.check, self.keep = pace, check, keep
+        self.clients = clients(url, model)
+        self.pace, self.check, self.keep, self.fault = pace, check, keep, fault
         self.may_fail = int(pace.allowed * total)
         self.tally = Tally()
         self.in_vain: set[str] = set()
@@ -144,16 +95,13 @@ class _Round:
         self, session: aiohttp.ClientSession, question: Question
     ) -> Reply:
         """One request, its faults told apart."""
-        message: Any = question.prompt
-        if question.chat:
-            message = JsonChatStr(question.messages())
         try:
             async with self.turn:
                 sent_s = time.monotonic()
                 found = await self.clients[question.chat].amodel_call(
                     session,
                     asyncio.Semaphore(),
-                    [message],
+                    [message(question)],
                     generate=True,
                     gen_kwargs=dict(question.settings),
                 )
@@ -167,13 +115,13 @@ class _Round:
                     "Its log says why; often the model's context is too short for the "
                     "prompt and the answer, or it has no chat template (--no-chat).",
                 ) from error
-            raise _FaultError(f"status {error.status}") from error
+            raise FaultError(f"status {error.status}") from error
         except TimeoutError as error:
-            raise _FaultError("timeout") from error
+            raise FaultError("timeout") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise _FaultError(type(error).__name__) from error
+            raise FaultError(type(error).__name__) from error
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-            raise _FaultError("malformed reply") from error
+            raise FaultError("malformed reply") from error
         return Reply(text, finish, tokens, round(seconds, 3))
 
     def noticed(self, state: tenacity.RetryCallState, question: Question) -> None:
@@ -181,6 +129,7 @@ class _Round:
         assert state.outcome is not None
         kind = str(state.outcome.exception())
         self.tally.faults[kind] += 1
+        self.fault(question, kind)
         self.in_vain.add(question.id)
         self.check()
         if len(self.in_vain) > max(STREAK, 2 * self.pace.concurrency, self.may_fail):
@@ -192,7 +141,7 @@ class _Round:
     async def answer(self, session: aiohttp.ClientSession, question: Question) -> None:
         """Asks until there is an answer, or for the last time."""
         tries = tenacity.AsyncRetrying(
-            retry=tenacity.retry_if_exception_type(_FaultError),
+            retry=tenacity.retry_if_exception_type(FaultError),
             stop=tenacity.stop_after_attempt(self.pace.tries),
             wait=tenacity.wait_exponential_jitter(
                 multiplier=self.pace.backoff_s, max=60, jitter=self.pace.backoff_s
@@ -202,7 +151,7 @@ class _Round:
         )
         try:
             reply: Reply = await tries(self.request, session, question)
-        except _FaultError as error:
+        except FaultError as error:
             self.tally.failed.append(question.id)
             if len(self.tally.failed) > self.may_fail:
                 raise InfrastructureError(
@@ -225,6 +174,7 @@ def ask(
     *,
     keep: Callable[[Question, Reply], None],
     check: Callable[[], None] = lambda: None,
+    fault: Callable[[Question, str], None] = lambda question, kind: None,
     total: int | None = None,
 ) -> Tally:
     """Asks a server every question once; what it answers is kept at once.
@@ -236,27 +186,21 @@ def ask(
         pace: How.
         keep: Called with each answer as it comes.
         check: Called after every failed request; raises where the server is gone.
+        fault: Called with every failed request's kind.
         total: Questions of the whole run, of which some may have been asked before.
 
     Raises:
         InfrastructureError: More failed than may.
         RefusedError: The server refused one.
     """
-    return asyncio.run(_ask(url, model, questions, pace, keep, check, total))
+    whole = total or len(questions)
+    round_ = _Round(url, model, pace, whole, check, keep, fault)
+    return asyncio.run(_ask(round_, questions))
 
 
-async def _ask(
-    url: str,
-    model: str,
-    questions: Sequence[Question],
-    pace: Pace,
-    keep: Callable[[Question, Reply], None],
-    check: Callable[[], None],
-    total: int | None,
-) -> Tally:
-    round_ = _Round(url, model, pace, total or len(questions), check, keep)
+async def _ask(round_: _Round, questions: Sequence[Question]) -> Tally:
     async with aiohttp.ClientSession(
-        timeout=aiohttp.ClientTimeout(total=pace.timeout_s),
+        timeout=aiohttp.ClientTimeout(total=round_.pace.timeout_s),
         # The semaphore alone limits: a queue of the connector's would be timed.
         connector=aiohttp.TCPConnector(limit=0),
     ) as session:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What an evaluation's journal shows, once everything is answered."""
 
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -119,7 +120,7 @@ class Outcome:
                 "compared": {a: c.as_dict() for a, c in self.compared[task].items()},
             }
         return {
-            "plan": self.plan.described(),
+            "plan": {**self.plan.described(), "allowed": self.plan.allowed},
             "servers": self.servers,
             "tasks": tasks,
             "gate": {
@@ -166,6 +167,7 @@ def read_outcome(plan: Plan, lines: Sequence[Mapping[str, Any]]) -> Outcome:
     texts: dict[str, dict[str, dict[str, str]]] = {
         task: {name: {} for name in names} for task in asked
     }
+    faults: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for line in lines:
         kind, arm = line["kind"], line["arm"]
         rest = {k: v for k, v in line.items() if k not in ("kind", "arm")}
@@ -174,8 +176,12 @@ def read_outcome(plan: Plan, lines: Sequence[Mapping[str, Any]]) -> Outcome:
                 Answer(*(line[key] for key in Answer.__dataclass_fields__))
             )
             texts[line["task"]][arm][line["id"]] = line.get("wrote", "")
+        elif kind == "fault":
+            faults[line["task"], arm][line["what"]] += 1
         elif kind == "round":
-            rounds[line["task"]][arm] = {k: v for k, v in rest.items() if k != "task"}
+            kept = {k: v for k, v in rest.items() if k != "task"}
+            kept["faults"] = dict(faults[line["task"], arm])
+            rounds[line["task"]][arm] = kept
         elif kind == "gate":
             scores[arm] = Score(**rest)
         elif kind == "speed":

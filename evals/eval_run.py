@@ -128,6 +128,10 @@ class Runner:
             self.journal.add(answer_line(task, arm, question.id, target, reply))
             progress.step()
 
+        def fault(question: Question, kind: str) -> None:
+            line = {"kind": "fault", "task": name, "arm": arm.name}
+            self.journal.add({**line, "id": question.id, "what": kind})
+
         begun_s = time.monotonic()
         tally = client.ask(
             running.url,
@@ -136,6 +140,7 @@ class Runner:
             self.plan.pace(),
             keep=keep,
             check=running.check,
+            fault=fault,
             total=len(targets),
         )
         self.journal.add(
@@ -145,7 +150,6 @@ class Runner:
                 "arm": arm.name,
                 "asked": len(targets),
                 "failed": tally.failed,
-                "faults": dict(tally.faults),
                 "seconds": round(time.monotonic() - begun_s, 1),
                 "in_this_run": len(left),
             }

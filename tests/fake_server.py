@@ -162,6 +162,7 @@ class Server(ThreadingHTTPServer):
     """One thread a request; what a client gave up on is no news."""
 
     daemon_threads = True
+    request_queue_size = 128
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Keeps quiet."""

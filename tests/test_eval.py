@@ -195,6 +195,9 @@ def test_a_request_that_times_out_is_not_scored(plan: Plan) -> None:
     told(plan.arms[0].tree)
     outcome = run(slow, resume=True, say=quiet)
     assert outcome.same_answers
+    # What failed before the run went on is not forgotten.
+    assert outcome.rounds["gsm8k"]["stock"]["faults"]["timeout"] >= 2
+    assert outcome.rounds["gsm8k"]["patched"]["faults"] == {}
     assert len(outcome.answers["gsm8k"]["stock"]) == QUESTIONS
 
 
