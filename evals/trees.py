@@ -76,6 +76,7 @@ def arms(
     Raises:
         SeriesError: There is no series branch, or no build of that release.
     """
+    python = python.absolute()
     manifest = load_manifest(root / "patches/series.toml")
     source = vllm or root / "build/vllm"
     if vllm is None and not source.exists():
