@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from evals import engine, machine, sensors
-from evals.arms import Arm, Outcome
+from evals.arms import Arm, ArmError, Outcome
 from evals.workloads import WORKLOADS, Gate, Gdn
 from series.errors import SeriesError
 
@@ -100,6 +100,8 @@ class OneEngine:
         """Measures an arm once; its calls are told by witness."""
         self.switch(arm.name)
         values, notes = self.workload.measure()
+        if min(values.values()) <= 0:
+            raise ArmError(f"{arm.name} measured {values!r}: more tokens are needed.")
         facts = {
             "machine": machine.gpu_facts(sensors.find_sensor()),
             "sources": machine.blobs(self.tree, self.workload.files),

@@ -10,7 +10,8 @@ import pytest
 
 pytest.importorskip("scipy", reason="the statistics need requirements/evals.txt")
 
-from evals import ab, decode, engine, one_engine, seams
+from evals import ab, decode, engine, kinds, one_engine, seams
+from evals.arms import ArmError
 from evals.one_engine import EngineError, OneEngine
 from evals.vllm_tree import TreeError
 
@@ -105,7 +106,7 @@ class Workload:
         return {"step_ms_1": value, "prefill_ms_1": 3.0}, {"step_ms_1": [value]}
 
     def witness(self) -> tuple[dict, dict]:
-        names = (f"gdn_{name}" for name in COST)
+        names = (name for name in kinds.CALLS if name.startswith("gdn_"))
         calls = {name: float(name == f"gdn_{self.now()}") for name in names}
         return calls, {"step of 1": {"launches": {"GDN": 30.0}}}
 
@@ -207,7 +208,7 @@ def test_an_arm_that_ran_something_else_voids_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lie(self: Workload) -> tuple[dict, dict]:
-        return {"gdn_unfused": 30.0, "gdn_port": 0.0, "gdn_cuda_op": 0.0}, {}
+        return {**dict.fromkeys(kinds.CALLS, 0.0), "gdn_unfused": 30.0}, {}
 
     monkeypatch.setattr(Workload, "witness", lie)
     words = ["gdn", "--arms", "unfused,port", "--requests", "1", "--one-process"]
@@ -216,7 +217,8 @@ def test_an_arm_that_ran_something_else_voids_it(
     report = json.loads((tmp_path / "ab.json").read_text())
     assert len(report["runs"]) == 12
     (problem,) = report["void"]
-    assert problem.startswith("port never called gdn_port (calls: gdn_unfused 30, ")
+    assert problem.startswith("port never called gdn_port (calls: ")
+    assert "gdn_unfused 30" in problem
 
 
 def test_an_interrupted_comparison_goes_on(
@@ -240,3 +242,12 @@ def test_an_interrupted_comparison_goes_on(
     assert decode.main([*words, "--resume"]) == 0
     assert len(json.loads((tmp_path / "ab.json").read_text())["runs"]) == 12
     assert ab.parse([]).resume is False
+
+
+def test_a_step_that_takes_no_time_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(COST, "port", -0.1)
+    words = ["gdn", "--arms", "unfused,port", "--requests", "1", "--one-process"]
+    with pytest.raises(ArmError, match="port measured"):
+        decode.main([*words, "--out", str(tmp_path), "--", "--blocks", "2"])
