@@ -147,6 +147,7 @@ def main(argv: Sequence[str]) -> int:
     data = None
     if gsm8k.NAME in tasks:
         data = gsm8k_data.prepare(DATA, to_stderr, given=args.data)
+    plan_of(args, (), data).require_inputs()
     arms = arms_of(args)
     plan = plan_of(args, arms, data)
     series = record.current()

@@ -11,7 +11,7 @@ from evals.client import ALLOWED, Pace
 from evals.local_http import ReplyError, ask
 from evals.proof import Arm
 from evals.questions import Task
-from evals.serve import Running
+from evals.serve import Running, require_model
 from evals.serving import Cell
 from evals.verdict import MARGIN
 from series.errors import SeriesError, UsageError
@@ -112,9 +112,14 @@ class Plan:
             UsageError: An arm, a file or a number is missing or wrong.
             SeriesError: A file is not what it should be.
         """
+        self.require_inputs()
         names = [arm.name for arm in self.arms]
         if len(set(names)) != len(names) or len(names) < 2:
             raise UsageError(f"Two arms are needed, with names of their own: {names}.")
+
+    def require_inputs(self) -> None:
+        """Refuses what needs no tree to be refused; see `require`."""
+        require_model(self.model)
         if not self.tasks:
             raise UsageError("No task is named.", f"Known: {', '.join(TASKS)}.")
         if gsm8k.NAME in self.tasks:

@@ -229,7 +229,9 @@ def run(plan: Plan, *, resume: bool = False, say: Say = to_stderr) -> Outcome:
         Runner(plan, journal, say).run()
     except (KeyboardInterrupt, SeriesError):
         count = sum(line["kind"] == "answer" for line in journal.runs)
-        say(f"nothing is scored; {count} answers are kept in {path}; --resume goes on")
+        if count:
+            kept = f"{count} answers are kept in {path}; --resume goes on"
+            say(f"nothing is scored; {kept}")
         raise
     except OSError as error:
         raise SeriesError(

@@ -26,6 +26,7 @@ __all__ = [
     "ServerDied",
     "ServerError",
     "WrongServerError",
+    "require_model",
     "serve",
 ]
 
@@ -102,7 +103,7 @@ def serve(
             is not that arm.
     """
     proof.require_tree(arm)
-    _require_model(model)
+    require_model(model)
     at = port or free_port()
     require_free(at)
     folder = folder.absolute()
@@ -130,8 +131,12 @@ def serve(
                 group.stop()
 
 
-def _require_model(model: Path | str) -> None:
-    """Refuses a folder that holds no model, before minutes are spent on it."""
+def require_model(model: Path | str) -> None:
+    """Refuses a folder that holds no model, before minutes are spent on it.
+
+    Raises:
+        ServerError: There is no config.json in it.
+    """
     text = str(model)
     path = Path(text).expanduser()
     is_path = isinstance(model, Path) or text.startswith(("/", ".", "~"))

@@ -217,6 +217,9 @@ def test_a_model_folder_that_is_none(plan: Plan, tmp_path: Path) -> None:
     with pytest.raises(ServerError, match="holds no model"):
         run(plan, say=quiet)
     assert not (plan.arms[0].tree / "asked.jsonl").exists()
+    # Once the model is there, nothing is in the way.
+    (tmp_path / "a model/config.json").write_text("{}")
+    assert run(plan, say=quiet).same_answers
 
 
 def test_other_questions_than_before_are_refused(plan: Plan, data: Path) -> None:
