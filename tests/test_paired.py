@@ -97,6 +97,26 @@ def test_the_interval_ends_where_the_score_test_turns(found: Pairs) -> None:
             assert paired._score(found, end) == pytest.approx(z, abs=1e-3)
 
 
+@pytest.mark.parametrize(
+    ("pairs_", "confidence", "low", "high"),
+    [
+        # Of R's PropCIs (scoreci.mp), and of a study that textbooks compute it for.
+        (Pairs(565, 25, 28, 0), 0.90, -0.0148, 0.0247),
+        (Pairs(1, 7, 1, 12), 0.95, -0.517, -0.026),
+    ],
+)
+def test_the_interval_is_the_published_one(
+    pairs_: Pairs, confidence: float, low: float, high: float
+) -> None:
+    found = paired.interval(pairs_, confidence)
+    assert found == pytest.approx((low, high), abs=6e-4)
+
+
+def test_the_exact_test_is_the_published_one() -> None:
+    # Armitage and Berry's two media: 12 and 2 discordant of 50.
+    assert paired.mcnemar(12, 2) == pytest.approx(0.0129, abs=5e-5)
+
+
 def test_no_difference_seen_is_not_no_difference() -> None:
     z2 = scipy_stats.norm.ppf(0.975) ** 2
     for n in (16, 200, 1319):
