@@ -155,13 +155,14 @@ def _variables(
 ) -> dict[str, str]:
     """The server's environment: the arm's tree first, its caches its own."""
     whole = {**os.environ, **env}
+    # It listens on this machine alone, and a key would go into every request and log.
+    whole.pop("VLLM_API_KEY", None)
     paths = [arm.tree.absolute(), *proof.metadata(arm.tree)]
     extra = [whole["PYTHONPATH"]] if whole.get("PYTHONPATH") else []
     whole["PYTHONPATH"] = os.pathsep.join([*map(str, paths), *extra])
     whole |= {key: str(folder / "cache" / name) for key, name in _CACHES.items()}
     whole |= {
         "PYTHONUNBUFFERED": "1",
-        "PYTHONNOUSERSITE": "1",
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_LOGGING_COLOR": "0",
     }

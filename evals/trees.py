@@ -130,8 +130,10 @@ def installed(python: Path, release: str) -> Build:
     """
     try:
         # From a folder without a vLLM in it, and with none that PYTHONPATH adds.
+        clean = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+        words = [str(python), "-P", "-c", _PROBE]
         done = subprocess.run(
-            [str(python), "-I", "-c", _PROBE], cwd="/", capture_output=True, text=True
+            words, cwd="/", env=clean, capture_output=True, text=True, check=False
         )
     except OSError as error:
         raise TreesError(

@@ -94,6 +94,17 @@ def test_what_answers_is_the_arm(arm: Arm, model: Path, tmp_path: Path) -> None:
     assert all(line.startswith("patched: starting") for line in said)
 
 
+def test_a_key_of_the_users_is_not_asked_for(
+    arm: Arm, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VLLM_API_KEY", "secret")
+    monkeypatch.setenv("VLLM_USE_THAT", "1")
+    with served(arm, model, tmp_path / "own") as running:
+        settings = running.facts["settings"]
+        assert "VLLM_API_KEY" not in settings  # type: ignore
+        assert settings["VLLM_USE_THAT"] == "1"  # type: ignore
+
+
 def test_two_arms_share_no_port_cache_or_name(
     arm: Arm, model: Path, tmp_path: Path
 ) -> None:
