@@ -32,6 +32,11 @@ def note(child):
         print(child, file=file)
 
 
+def hang():
+    open("stuck", "w").close()
+    time.sleep(600)
+
+
 def start_children():
     note(subprocess.Popen(SLEEP).pid)
     note(subprocess.Popen(SLEEP, start_new_session=True).pid)
@@ -67,7 +72,7 @@ class Handler(BaseHTTPRequestHandler):
         if FAULT == "no-answer":
             self.say(500, {"error": "the forward pass failed"})
         elif FAULT == "never-answers":
-            time.sleep(600)
+            hang()
         elif FAULT == "dies-answering":
             print("a kernel failed", flush=True)
             os._exit(7)
@@ -86,7 +91,7 @@ def main():
         print("no memory for the weights", flush=True)
         sys.exit(3)
     if FAULT == "hangs":
-        time.sleep(600)
+        hang()
     if FAULT == "deaf":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if FAULT == "children":
