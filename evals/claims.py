@@ -9,6 +9,7 @@ import argparse
 import re
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -24,13 +25,16 @@ SHARES = (0.01, 0.02, 0.05, 0.10, 0.20)
 CLAIMS = (0.05, 0.03, 0.02, 0.01, 0.005)
 SCORE = 0.861
 """What the stock tree gets in the published runs of Qwen3.5-35B-A3B on GSM8K."""
-MARGINS = (0.01, 0.02, 0.03)
+UPSTREAM = SCORE - (0.84 - 0.03)
+"""How far below that upstream's gate lies, its tolerance granted."""
+MARGINS = (0.01, 0.02, 0.03, UPSTREAM)
 _BLOCK = re.compile(
     r"(<!-- claims:(?P<name>\w+) -->\n)(?P<body>.*?)(<!-- /claims -->)", re.DOTALL
 )
 Table = tuple[Sequence[str], Sequence[Sequence[str]]]
 
 
+@cache
 def seen() -> Table:
     """The smallest true difference that N questions find four times of five."""
     rows = []
@@ -40,6 +44,7 @@ def seen() -> Table:
     return ["N", *(f"{100 * share:g}% differ" for share in SHARES)], rows
 
 
+@cache
 def wanted() -> Table:
     """How many questions find a true difference four times of five."""
     rows = []
@@ -50,6 +55,7 @@ def wanted() -> Table:
     return ["claim", *(f"{100 * share:g}% differ" for share in SHARES)], rows
 
 
+@cache
 def gates() -> Table:
     """How often a threshold fails an honest run, and passes a worse one."""
     rows = []
