@@ -40,7 +40,7 @@ from evals.eval_plan import Plan  # noqa: E402
 from evals.eval_progress import to_stderr  # noqa: E402
 from evals.eval_run import run  # noqa: E402
 from evals.journal import JournalError  # noqa: E402
-from series.errors import Exit  # noqa: E402
+from series.errors import Exit, UsageError  # noqa: E402
 from series.manifest import load_manifest  # noqa: E402
 
 HERE = ROOT / "build/eval"
@@ -97,6 +97,12 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 def main(argv: Sequence[str]) -> int:
     """Runs the command; returns its exit code."""
     args = parse(argv)
+    if (sys.platform, platform.machine()) != ("linux", "x86_64"):
+        raise UsageError(
+            f"This is {sys.platform} on {platform.machine()}; the pinned wheel of the "
+            "CPU engine is for Linux on x86_64.",
+            "Run it there, or make eval with PYTHON= of an environment with vLLM.",
+        )
     begun_s = time.monotonic()
     release = load_manifest(ROOT / "patches/series.toml").pin.release
     given = {path.name: path for path in args.archive}

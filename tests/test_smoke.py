@@ -22,7 +22,7 @@ from evals import (
 )
 from evals.proof import Arm
 from evals.serving import Cell
-from series.errors import Exit
+from series.errors import Exit, UsageError
 from tests.fake_tree import fake_arm, lines, told
 
 
@@ -131,6 +131,12 @@ def test_what_an_older_run_left_of_another_plan_is_not_used(
     journal.write_text('{"plan": {"model": "another"}}\n')
     assert smoke.main([]) == Exit.DONE
     assert "beginning anew" in capsys.readouterr().err
+
+
+def test_a_machine_that_the_wheel_is_not_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("platform.machine", lambda: "aarch64")
+    with pytest.raises(UsageError, match="aarch64"):
+        smoke.main([])
 
 
 def test_where_two_texts_part() -> None:
