@@ -13,6 +13,7 @@ arms agree, 1 they do not or something failed, 2 usage, 130 interrupted.
 """
 
 import argparse
+import platform
 import sys
 import time
 from collections.abc import Sequence
