@@ -123,11 +123,11 @@ def test_a_request_that_times_out_is_a_fault(tmp_path: Path) -> None:
 
 
 def test_waiting_for_a_turn_is_not_timed(tmp_path: Path) -> None:
-    # 24 answers of 0.1 s one after the other: the last waits longer than a timeout.
+    # 30 answers of 0.1 s one after the other: the last waits longer than a timeout.
     with fake(tmp_path, "--one-at-a-time", "--seconds", "0.1") as server:
-        pace = Pace(concurrency=2, timeout_s=1.5, tries=1, backoff_s=0.01, allowed=0.0)
-        tally, _ = asked_of(server, questions(24), pace)
-    assert (tally.answered, tally.faults) == (24, {})
+        pace = Pace(concurrency=2, timeout_s=2.5, tries=1, backoff_s=0.01, allowed=0.0)
+        tally, _ = asked_of(server, questions(30), pace)
+    assert (tally.answered, tally.faults) == (30, {})
 
 
 def test_a_refused_question_is_not_asked_again(tmp_path: Path) -> None:
