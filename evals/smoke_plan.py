@@ -40,7 +40,7 @@ class Size:
 
 
 FULL = Size(16, 200, 256, (512, 1024), 3, (Cell(64, 32, 1, 4), Cell(64, 32, 4, 8)))
-CI = Size(4, 24, 96, (512,), 3, (Cell(32, 16, 1, 3),))
+CI = Size(8, 64, 128, (512,), 3, (Cell(32, 16, 1, 3),))
 
 
 def variables() -> dict[str, str]:
