@@ -49,7 +49,6 @@ def run(
     variables = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(map(str, paths)),
-        "PYTHONNOUSERSITE": "1",
         "VLLM_CACHE_ROOT": str(folder / "cache/vllm"),
         "VLLM_CONFIG_ROOT": str(folder / "cache/vllm"),
         "VLLM_NO_USAGE_STATS": "1",
