@@ -16,11 +16,20 @@ import torch
 from evals import crosscompile, plain_dot, vllm_tree
 
 DOT = "vllm.model_executor.layers.tiny_dot"
+OUTPUT = "vllm.model_executor.layers.shared_expert_gate_triton"
 GDN = "vllm.model_executor.layers.mamba.ops.gdn_decode_mtp"
+ROWWISE = "vllm.model_executor.layers.mamba.ops.gdn_decode_rowwise"
+# By module: its function, and what it keeps of a device.
+GDN_CALLS = {
+    GDN: ("fused_gdn_decode_post_conv_mtp_triton", "_warp_size"),
+    ROWWISE: ("fused_gdn_decode_mtp_rowwise", "_device_traits"),
+}
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 # Tiny-dot widths that models and the public figures use; on gfx1151, which the patches
 # are for, every configuration is compiled.
-WIDTHS = (1024, 2048, 4096, 8192, 16384, 65536, 131072)
+WIDTHS = (1024, 2048, 4096, 8192, 16384, 65536, 131072, 262144, 1048576)
+# Hidden sizes of models: the gate's K and the width of what it multiplies.
+HIDDEN = (1024, 2048, 3072, 4096, 5120, 7168, 8192, 16384)
 # Every small batch, then steps finer than any rule's: 1 to 1024 requests.
 BATCHES = (*range(1, 32), *sorted({round(32 * 1.1**n) for n in range(37)}))
 # The state pool beyond 2 GiB, as real caches are: Triton then uses 64-bit offsets.
@@ -51,23 +60,27 @@ def empty(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
     return torch.empty(*shape, device="meta", dtype=dtype)
 
 
-def dot_widths() -> list[int]:
-    """Widths that cover every configuration of the launcher: its first, its last, and
-    one element more than a power of two.
+def dot_widths(full: bool) -> list[int]:
+    """Widths that a launch can have.
+
+    Args:
+        full: Cover every configuration of the launcher too: its first, its last, and
+            one element more than a power of two.
     """
     dot: Any = importlib.import_module(DOT)
+    most = getattr(dot, "TINY_DOT_MAX_K", WIDTHS[-1])
+    widths = {k for k in WIDTHS if k <= most}
     seen: dict[object, list[int]] = {}
-    for k in range(1, dot.TINY_DOT_MAX_K + 1):
+    for k in range(1, most + 1 if full else 1):
         seen.setdefault(dot.tiny_dot_config(k), []).append(k)
-    ends = {k for same in seen.values() for k in (same[0], same[-1])}
-    return sorted(ends | {k for k in WIDTHS if k <= dot.TINY_DOT_MAX_K})
+    return sorted(widths | {k for same in seen.values() for k in (same[0], same[-1])})
 
 
 def dot_cases(arch: str) -> Iterator[Case]:
     """Tiny dot: every width class, dtype and stride class, with the sigmoid or not."""
     dot: Any = importlib.import_module(DOT)
     full = arch == "gfx1151"
-    for k in dot_widths() if full else WIDTHS:
+    for k in dot_widths(full):
         for name in ("bf16", "fp16"):
             for sigmoid in (False, True):
                 for step in (1, 3) if full else (1,):
@@ -79,6 +92,25 @@ def dot_cases(arch: str) -> Iterator[Case]:
                         partial(dot.tiny_dot_triton, x, x, sigmoid),
                         base=k in (2048, 131072) and name == "bf16" and step == 1,
                     )
+
+
+def output_cases(arch: str) -> Iterator[Case]:
+    """The gated output: hidden sizes and dtypes; odd ones and strides on gfx1151."""
+    output: Any = importlib.import_module(OUTPUT)
+    odd = [(29, 2049, 1), (2048, 2048, 3)] if arch == "gfx1151" else []
+    for k, n, step in [*((hidden, hidden, 1) for hidden in HIDDEN), *odd]:
+        for name in ("bf16", "fp16"):
+            x = empty(1, k * step, dtype=DTYPES[name])[:, ::step]
+            expert = empty(1, n * step, dtype=DTYPES[name])[:, ::step]
+            label = f"K={k} {name}" + (
+                f" N={n} stride {step}" if (n, step) != (k, 1) else ""
+            )
+            yield Case(
+                "gated_output",
+                label,
+                partial(output.gated_output_triton, x, x, expert),
+                base=k in (2048, 8192) and name == "bf16" and step == 1,
+            )
 
 
 def plain_cases(arch: str, slow: bool) -> Iterator[Case]:
@@ -114,9 +146,9 @@ class Gdn:
         said += ["pool below 2 GiB"] * self.small_pool
         return ", ".join(said)
 
-    def call(self, requests: int) -> None:
-        """Calls the port for a batch of so many requests."""
-        gdn: Any = importlib.import_module(GDN)
+    def call(self, module: str, requests: int) -> None:
+        """Calls a module's kernel for a batch of so many requests."""
+        function = getattr(importlib.import_module(module), GDN_CALLS[module][0])
         H, HV, L = 16, 16 * self.ratio, requests * self.tokens
         row = empty(L, (2 * H + 2 * HV) * 128)
         qkv, gate = (2 * H + HV) * 128, HV * 128
@@ -125,7 +157,7 @@ class Gdn:
         floats = partial(empty, dtype=torch.float32)
         own = partial(empty, dtype=DTYPES[self.weights])
         slots = SLOTS_SMALL if self.small_pool else SLOTS_BIG
-        gdn.fused_gdn_decode_post_conv_mtp_triton(
+        function(
             mixed_qkv=row[:, :qkv],
             a=a,
             b=b,
@@ -141,9 +173,9 @@ class Gdn:
         )
 
 
-def gdn_kinds() -> list[Gdn]:
+def gdn_kinds(module: str) -> list[Gdn]:
     """The usual layer in both state dtypes, and each with one thing changed."""
-    gdn: Any = importlib.import_module(GDN)
+    gdn: Any = importlib.import_module(module)
     kinds = []
     for state in ("fp32", "bf16"):
         kinds.append(Gdn(state))
@@ -157,27 +189,29 @@ def gdn_kinds() -> list[Gdn]:
     return kinds
 
 
-def gdn_batches(arch: str, kind: Gdn) -> dict[int, str]:
+def gdn_batches(arch: str, module: str, kind: Gdn) -> dict[int, str]:
     """The smallest batch for each set of configurations that the launcher picks."""
     seen: dict[str, int] = {}
     for requests in BATCHES:
-        launches = crosscompile.configurations(arch, partial(kind.call, requests))
+        launches = crosscompile.configurations(
+            arch, partial(kind.call, module, requests)
+        )
         seen.setdefault(str(launches), requests)
     return {requests: picked for picked, requests in seen.items()}
 
 
-def gdn_cases(arch: str) -> Iterator[Case]:
-    """The port: every configuration that its rule picks, for every kind of layer."""
-    gdn: Any = importlib.import_module(GDN)
+def gdn_cases(arch: str, module: str) -> Iterator[Case]:
+    """Every configuration that the kernel's rule picks, for every kind of layer."""
+    gdn: Any = importlib.import_module(module)
     # Any number of units reaches every tile at some batch; few do so at small ones.
     gdn.num_compute_units = lambda *_: 64
-    gdn._warp_size.cache_clear()
-    for kind in gdn_kinds():
-        for requests in gdn_batches(arch, kind):
+    getattr(gdn, GDN_CALLS[module][1]).cache_clear()
+    for kind in gdn_kinds(module):
+        for requests in gdn_batches(arch, module, kind):
             yield Case(
-                "gdn_decode_mtp",
+                module.rpartition(".")[2],
                 kind.words(),
-                partial(kind.call, requests),
+                partial(kind.call, module, requests),
                 base=kind == Gdn(kind.state),
             )
 
@@ -188,12 +222,16 @@ def cases(arch: str, slow: bool = False) -> Iterator[Case]:
     # Kernels of later patches: two lines here each.
     if vllm_tree.has(DOT):
         yield from dot_cases(arch)
-    if vllm_tree.has(GDN):
-        yield from gdn_cases(arch)
+    if vllm_tree.has(OUTPUT):
+        yield from output_cases(arch)
+    for module in filter(vllm_tree.has, GDN_CALLS):
+        yield from gdn_cases(arch, module)
 
 
 FILES = {
     "tiny_dot": DOT.replace(".", "/") + ".py",
+    "gated_output": OUTPUT.replace(".", "/") + ".py",
     "gdn_decode_mtp": GDN.replace(".", "/") + ".py",
+    "gdn_decode_rowwise": ROWWISE.replace(".", "/") + ".py",
 }
 """The file of each family that the series brings."""
