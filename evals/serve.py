@@ -51,7 +51,7 @@ class Running:
             on the same port refuses it.
         log: What the server and its engine wrote.
         facts: Which tree answers: module, version, patch_ids, commit, decode_kernel
-            (the log's line or None), command, settings, ready_s.
+            (the log's line or None), command, settings, folders, ready_s.
     """
 
     url: str

@@ -100,10 +100,13 @@ def test_a_key_of_the_users_is_not_asked_for(
 ) -> None:
     monkeypatch.setenv("VLLM_API_KEY", "secret")
     monkeypatch.setenv("VLLM_USE_THAT", "1")
+    monkeypatch.setenv("VLLM_STORE_SECRET", "secret")
     with served(arm, model, tmp_path / "own") as running:
         settings = running.facts["settings"]
         assert "VLLM_API_KEY" not in settings  # type: ignore
         assert settings["VLLM_USE_THAT"] == "1"  # type: ignore
+        assert "secret" not in str(running.facts)
+        assert str(tmp_path) not in str(settings)
 
 
 def test_two_arms_share_no_port_cache_or_name(
@@ -117,7 +120,7 @@ def test_two_arms_share_no_port_cache_or_name(
         assert one.url != two.url
         assert one.model != two.model
         for name in ("VLLM_CACHE_ROOT", "VLLM_CONFIG_ROOT"):
-            first, second = (f.facts["settings"][name] for f in (one, two))  # type: ignore
+            first, second = (f.facts["folders"][name] for f in (one, two))  # type: ignore
             assert first.startswith(str(tmp_path / "own/stock/"))
             assert second.startswith(str(tmp_path / "own/patched/"))
     compiled = {"TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "CUDA_CACHE_PATH"}

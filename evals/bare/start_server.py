@@ -19,6 +19,9 @@ from pathlib import Path
 from typing import Any
 
 TREE_FACTS = ".series-arm.json"
+FOLDERS = ("VLLM_CACHE_ROOT", "VLLM_CONFIG_ROOT")
+"""Paths of one machine, kept apart from what decides the answers."""
+SECRET = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 _PR_SET_PDEATHSIG = 1
 
 
@@ -64,9 +67,12 @@ def facts() -> dict[str, Any]:
     import vllm
 
     module = Path(str(vllm.__file__)).resolve()
-    settings = {
-        name: value for name, value in os.environ.items() if name.startswith("VLLM_")
-    }
+    ours = {k: v for k, v in os.environ.items() if k.startswith("VLLM_")}
+    folders = {k: v for k, v in ours.items() if k in FOLDERS}
+    settings = {k: v for k, v in ours.items() if k not in FOLDERS}
+    for name in settings:
+        if any(word in name for word in SECRET):
+            settings[name] = "set"
     return {
         "pid": os.getpid(),
         "python": sys.executable,
@@ -74,6 +80,7 @@ def facts() -> dict[str, Any]:
         "version": version_of("vllm"),
         "torch": version_of("torch"),
         "settings": settings,
+        "folders": folders,
         **tree_facts(module.parent.parent),
     }
 
