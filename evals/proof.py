@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The arm that is asked for, and whether a server is that one."""
 
+import contextlib
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ METADATA = ".series-metadata"
 _KERNEL = re.compile(
     r"GDN spec decode kernel: .*|Falling back to the Triton GDN spec decode path: .*"
 )
+# At the end of a line of vLLM's log, behind its process, time and place.
+_ERROR = re.compile(r"\b[A-Z]\w*(?:Error|Exception): .+")
 
 
 class ServerError(SeriesError):
@@ -84,10 +87,26 @@ def tail(log: Path, lines: int = TAIL_LINES) -> str:
     return "\n".join(f"  {line[:300]}" for line in kept[-lines:])
 
 
+def errors(log: Path, most: int = 3) -> list[str]:
+    """The first errors that a log names: the cause, and not what followed from it."""
+    found: dict[str, None] = {}
+    with contextlib.suppress(OSError), log.open(errors="replace") as file:
+        for line in file:
+            if match := _ERROR.search(line):
+                found.setdefault(match[0].strip()[:300])
+            if len(found) == most:
+                break
+    return list(found)
+
+
 def with_tail(what: str, log: Path) -> str:
     """A sentence, and under it the end of a log."""
     end = tail(log)
-    return f"{what} The end of {log}:\n{end}" if end else f"{what} {log} is empty."
+    if not end:
+        return f"{what} {log} is empty."
+    above = [f"  {error}" for error in errors(log) if error not in end]
+    first = "\n".join(["Its first errors:", *above, ""]) if above else ""
+    return f"{what} {first}The end of {log}:\n{end}"
 
 
 def died(name: str, code: int, log: Path) -> ServerDied:

@@ -74,7 +74,8 @@ class Handler(BaseHTTPRequestHandler):
         elif FAULT == "never-answers":
             hang()
         elif FAULT == "dies-answering":
-            print("a kernel failed", flush=True)
+            print("ERROR [core.py:1] RuntimeError: a kernel failed", flush=True)
+            print("shutting down\\n" * 100, flush=True)
             os._exit(7)
         elif asked["model"] != option("--served-model-name") or FAULT == "other":
             self.say(404, {"error": "no such model"})

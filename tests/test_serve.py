@@ -159,7 +159,11 @@ def test_a_bound_port_that_does_not_listen_is_taken_too(
     ("fault", "error", "words"),
     [
         ("dies", ServerDied, ["ended with 3", "no memory for the weights"]),
-        ("dies-answering", ServerDied, ["ended with 7", "a kernel failed"]),
+        (
+            "dies-answering",
+            ServerDied,
+            ["ended with 7", "\n  RuntimeError: a kernel failed\n", "down"],
+        ),
         ("no-answer", NotReadyError, ["500", "the forward pass failed", "loading"]),
         ("says-nothing", NotReadyError, ["answers no request", "loading"]),
         ("other", WrongServerError, ["does not serve patched-", "another server"]),
