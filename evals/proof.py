@@ -17,7 +17,7 @@ _KERNEL = re.compile(
     r"GDN spec decode kernel: .*|Falling back to the Triton GDN spec decode path: .*"
 )
 # At the end of a line of vLLM's log, behind its process, time and place.
-_ERROR = re.compile(r"\b[A-Z]\w*(?:Error|Exception): .+")
+_ERROR = re.compile(r"(?<!\S)[A-Z]\w*(?:Error|Exception): .+")
 
 
 class ServerError(SeriesError):
