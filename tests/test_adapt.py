@@ -14,7 +14,7 @@ from series.scratch import scratch_over
 
 from .conftest import commit, git
 from .test_onto import CLASH, begin, resolve, resume, states
-from .upkeep import Lab, add, both, swap
+from .upkeep import SERIES, Lab, add, both, swap
 
 
 @pytest.fixture
@@ -142,6 +142,87 @@ def test_an_amendment_of_adapted_lines_needs_a_person(
         readapt(lab.toml, lab.build, "0.33.0", said)
     assert caught.value.code == 3
     assert adapted.read_bytes() == before
+
+
+def _adapt_by_hand(lab: Lab, said, number: str, path: str, old: str, new: str) -> Path:
+    """Stop at a patch that lands, and record it in another form."""
+    tree = begin(lab, "0.33.0", said, edit=(number,)).tree
+    swap(path, old, new)(tree)
+    [made] = resume(lab, said).recorded
+    lab.save("Adapt")
+    return made
+
+
+def _landed(lab: Lab, said, path: str) -> str:
+    done = begin(lab, "0.33.0", said)
+    assert done.landed
+    return git(lab.build / "vllm", "show", f"rocm-series:{path}") + "\n"
+
+
+def test_an_amendment_below_is_carried_into_it(lab: Lab, adapted: Path, said) -> None:
+    """An adaptation of a patch that was not amended itself follows what lies below."""
+    words = ("vllm/core.py", "value_20 = 'two'", "value_20 = 'zwei'")
+    above = _adapt_by_hand(lab, said, "0002", *words)
+    lab.amend(1, "value_40 = 40\n", "value_40 = 'forty'\n")
+    assert readapt(lab.toml, lab.build, "0.33.0", said) == [adapted, above]
+    text = _landed(lab, said, "vllm/core.py")
+    assert "value_20 = 'zwei'" in text
+    assert "value_40 = 'forty'" in text
+    assert readapt(lab.toml, lab.build, "0.33.0", said) == []
+
+
+def test_an_amendment_of_what_is_merged_there_stays_out(
+    lab: Lab, said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the patch's own amendment is merged, not that of one which is left out."""
+    merged = "def upstream_dot(x):\n    return x\n\n\ndef dot(x):\n    return x.sum()\n"
+    lab.release("0.33.0", add("vllm/dot.py", merged))
+    lab.own()
+    words = ("vllm/dot.py", "round(x.sum())", "round(x.sum(), 1)")
+    above = _adapt_by_hand(lab, said, "0003", *words)
+    more = {
+        1: ("value_40 = 40\n", "value_40 = 4\n"),
+        3: ("value_5 = 5\n", "value_5 = 0\n"),
+    }
+    series = [
+        (title, both(edit, swap("vllm/core.py", *more[n])) if n in more else edit)
+        for n, (title, edit) in enumerate(SERIES, 1)
+    ]
+    monkeypatch.setattr("tests.upkeep.SERIES", series)
+    lab.amend(1, "no such text", "")
+    assert readapt(lab.toml, lab.build, "0.33.0", said) == [above]
+    core = _landed(lab, said, "vllm/core.py")
+    assert "value_5 = 0\n" in core
+    assert "value_40 = 40\n" in core
+    assert "round(x.sum(), 1)" in _landed(lab, said, "vllm/dot.py")
+
+
+def test_a_message_is_always_the_patch_s_own(lab: Lab, adapted: Path, said) -> None:
+    patch = lab.patches / "0001-add-the-dot.patch"
+    patch.write_text(patch.read_text().replace("Why it is so.", "Why, as measured."))
+    lab.save("Say more")
+    before = adapted.read_text()
+    assert "Why it is so." in before
+    assert readapt(lab.toml, lab.build, "0.33.0", said) == [adapted]
+    assert adapted.read_text() == before.replace("Why it is so.", "Why, as measured.")
+    assert readapt(lab.toml, lab.build, "0.33.0", said) == []
+
+
+def test_a_conflict_without_adaptation_does_not_stop_the_others(lab: Lab, said) -> None:
+    more = swap("vllm/core.py", "value_20 = 20", "value_20 = 200")
+    lab.release("0.33.0", both(CLASH, more))
+    lab.own()
+    resolve(begin(lab, "0.33.0", said).tree)
+    [adapted] = resume(lab, said).recorded
+    resuming.abort(lab.build, None)
+    lab.save("Adapt")
+    lab.amend(1, "def dot(x):\n", "def dot(x):\n    x = x + 0\n")
+    assert readapt(lab.toml, lab.build, "0.33.0", said) == [adapted]
+    assert "x = x + 0" in adapted.read_text()
+    assert [line for line in said.lines if "0002-move-values" in line] == [
+        "0002-move-values.patch has no adaptation to v0.33.0 and conflicts: "
+        "apply.py apply --onto v0.33.0"
+    ]
 
 
 def test_a_source_that_was_never_committed(lab: Lab, adapted: Path, said) -> None:
