@@ -214,6 +214,29 @@ def test_every_folder_is_run_and_the_closing_lines_say_what_ran(
     assert all(line.endswith("in 0.01s") for line in closing)
 
 
+def test_upstreams_root_conftest_is_never_loaded(
+    root: Path, interpreter: Interpreter
+) -> None:
+    """It needs packages that the tests of the patches do not."""
+    vllm = root / "build/vllm"
+    (vllm / "tests/test_envs.py").write_text("")
+    commit(vllm, "Envs")
+    toml = root / "patches/series.toml"
+    named = '"tests/kernels/test_dot.py", "tests/test_envs.py"'
+    toml.write_text(toml.read_text().replace('"tests/kernels/test_dot.py"', named))
+    assert run_tree(interpreter) == 0
+    words = {
+        next(word for word in call["words"] if word.endswith(".py")): call["words"]
+        for call in interpreter.calls
+    }
+    assert "--noconftest" in words["tests/test_envs.py"]
+    assert (
+        f"--confcutdir={vllm / 'tests/kernels'}" in words["tests/kernels/test_dot.py"]
+    )
+    # What lies in the tests' own folders is loaded, and this repository's own too.
+    assert sum("--noconftest" in said for said in words.values()) == 1
+
+
 def test_the_run_is_told_to_leave_the_tree_alone(
     root: Path, interpreter: Interpreter
 ) -> None:

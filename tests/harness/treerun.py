@@ -87,8 +87,10 @@ def run(
     parts = []
     for root, tests in ((plan.path, in_tree), (here, own)):
         for folder, named in suite.groups(tests).items():
-            # Upstream's root conftest pulls in half the engine.
-            words = [f"--confcutdir={root / folder}", "-ra", *args, *named]
+            # Upstream's root conftest pulls in half the engine, and more packages.
+            beside = folder == "tests" and root == plan.path
+            cut = "--noconftest" if beside else f"--confcutdir={root / folder}"
+            words = [cut, "-ra", *args, *named]
             print(f"\n{root / folder}", flush=True)
             parts.append(
                 suite.run_with_report(folder, found.interpreter, words, root, env)
