@@ -84,8 +84,8 @@ NOTES = {
         "v_fma_mix_f32); for bf16 gfx11 has no such instruction, so nearly every one "
         "of the 2 x 128 operands is unpacked into a register of its own (unpacks), "
         "and 256 registers do not hold them; every form of the plain dot tried here "
-        "needs them all. The series' kernel therefore walks its 128 elements a lane in "
-        "steps of 32."
+        "needs them all. The series' kernel therefore walks K in chunks of 16 elements "
+        "a lane."
     ),
     ("codegen", ""): (
         "Spilled VGPRs go to memory, spilled SGPRs to lanes of a VGPR. The tiny dot's "
