@@ -129,7 +129,7 @@ def registers(data: dict[str, Any]) -> Plot:
             series[lane] = max(series.get(lane, 0), entry["vgprs"])
     if series:
         points = sorted(series.items())
-        label = "patch 0002 (steps of 32), most of any"
+        label = "the tiny dot of the series, most of any"
         axis.plot(*zip(*points, strict=True), "^-", color=COLOURS[2], label=label)
     axis.axhline(256, lw=0.8, color="#bb0000")
     axis.annotate("256: all there are", (1, 258), fontsize=8, color="#bb0000")
