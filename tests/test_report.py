@@ -237,7 +237,7 @@ def test_plots_show_every_line_and_are_reproducible() -> None:
     assert "t8/w1" in sweep
     ((_, registers),) = plots.plots("codegen", RECORDS[1]["data"])
     assert "published" in registers
-    assert "patch 0002" in registers
+    assert "the tiny dot of the series" in registers
     ((_, ratios),) = plots.plots("ab", RECORDS[2]["data"])
     assert "ms: port" in ratios
 
