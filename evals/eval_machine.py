@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an arm's interpreter runs on, and reports that name no path of this machine."""
+"""What an arm's interpreter runs on."""
 
 import json
 import os
 import subprocess
-from pathlib import Path
 from typing import Any
 
 from evals.proof import Arm
@@ -32,17 +31,6 @@ if torch.cuda.is_available():
     found |= {"device": gpu.name, "arch": arch, "memory_bytes": gpu.total_memory}
 print(json.dumps(found))
 """
-
-
-def portable(data: Any) -> Any:
-    """Plain data with the last part alone of every absolute path."""
-    if isinstance(data, dict):
-        return {key: portable(value) for key, value in data.items()}
-    if isinstance(data, list):
-        return [portable(value) for value in data]
-    if isinstance(data, str) and os.path.isabs(data):
-        return Path(data).name
-    return data
 
 
 def machine_of(arm: Arm) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from evals import cli, gpqa, gsm8k, gsm8k_gate, machine, serving, verdict
-from evals.eval_machine import machine_of, portable
+from evals.eval_machine import machine_of
 from evals.eval_plan import Plan
 from evals.gsm8k_gate import Gate, Score
 from evals.serving import Speed
@@ -150,7 +150,7 @@ class Outcome:
             "sources": dict(sources),
             **self.as_dict(),
         }
-        cli.write_json(path, portable(found))
+        cli.write_json(path, machine.portable(found))
         return path
 
 

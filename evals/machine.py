@@ -4,10 +4,12 @@
 import datetime
 import hashlib
 import importlib.metadata
+import os
 import platform
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from evals.sensors import Sensor
 from series.errors import SeriesError
@@ -72,6 +74,23 @@ def versions() -> dict:
         "torch": version("torch"),
         "triton": version("triton"),
     }
+
+
+def portable(data: Any) -> Any:
+    """Plain data that names no folder of this machine.
+
+    Of every absolute path, also one behind --option=, the last part is kept.
+    """
+    if isinstance(data, dict):
+        return {key: portable(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [portable(value) for value in data]
+    if not isinstance(data, str):
+        return data
+    option, equals, value = data.partition("=")
+    if equals and option.startswith("--"):
+        return f"{option}={portable(value)}"
+    return Path(data).name if os.path.isabs(data) else data
 
 
 def blobs(root: Path, files: Iterable[str]) -> dict[str, str]:

@@ -121,7 +121,8 @@ def write(
     Args:
         name: Of the record, as a file name.
         kind: What made it; decides how it is shown.
-        command: The words that made it.
+        command: The words that made it. In all that is kept, of an absolute path
+            only the last part is.
         machine: Device, driver and versions.
         files: The blobs of the files that were measured.
         data: All samples, and what was derived from them.
@@ -146,13 +147,13 @@ def write(
     record = {
         "name": name,
         "kind": kind,
-        "command": list(command),
+        "command": machine_facts.portable(command),
         "date": date or machine_facts.now(),
         "base": series.base,
         "patches": series.about(files),
         "files": dict(files),
-        "machine": dict(machine),
-        "data": dict(data),
+        "machine": machine_facts.portable(machine),
+        "data": machine_facts.portable(data),
     }
     path = results / f"{name}.json"
     cli.write_json(path, record)

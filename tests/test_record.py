@@ -164,6 +164,29 @@ def test_adding_what_a_bench_wrote(
         record.add("../gdn", raw)
 
 
+def test_a_record_names_no_folder_of_the_machine(
+    world: World, series: Series, tmp_path: Path
+) -> None:
+    words = ["evals.gdn", "--json", "/root/out/gdn.json", "--op=/tmp/x/op.so", "--n=1"]
+    data = {"plan": {"arms": {"on": ["/usr/bin/python3", "arm.py"]}}, "us": [1.5]}
+    path = record.write(
+        "one",
+        "gdn",
+        words,
+        {"device": "test"},
+        {},
+        data,
+        series=series,
+        results=tmp_path,
+    )
+    kept = json.loads(path.read_text())
+    assert kept["command"] == ["evals.gdn", "--json", "gdn.json", "--op=op.so", "--n=1"]
+    assert kept["data"] == {
+        "plan": {"arms": {"on": ["python3", "arm.py"]}},
+        "us": [1.5],
+    }
+
+
 def test_blob_ids_are_gits(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"line\r\n\0end")
     git(tmp_path, "init", "-q")
@@ -177,3 +200,4 @@ def test_this_repositorys_records_are_whole() -> None:
     for kept in record.load_all():
         assert isinstance(record.stale(kept, series), list)
         assert kept["command"]
+        assert machine.portable(kept) == kept
