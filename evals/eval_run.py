@@ -207,13 +207,20 @@ def answer_line(task: Task, arm: Arm, id_: str, target: str, reply: Reply) -> Li
     return {**line, "wrote": reply.text} if task.keeps_text else line
 
 
-def run(plan: Plan, *, resume: bool = False, say: Say = to_stderr) -> Outcome:
+def run(
+    plan: Plan,
+    *,
+    resume: bool = False,
+    say: Say = to_stderr,
+    again: str = "--resume goes on",
+) -> Outcome:
     """Runs an evaluation, or what an earlier run of it left.
 
     Args:
         plan: What is asked.
         resume: Whether plan.out holds a run that is gone on with.
         say: Told how far it is.
+        again: How the caller goes on with a run that was cut off, in words.
 
     Returns:
         What it shows; the report lies in plan.out / "eval.json".
@@ -230,12 +237,12 @@ def run(plan: Plan, *, resume: bool = False, say: Say = to_stderr) -> Outcome:
     except (KeyboardInterrupt, SeriesError):
         count = sum(line["kind"] == "answer" for line in journal.runs)
         if count:
-            kept = f"{count} answers are kept in {path}; --resume goes on"
+            kept = f"{count} answers are kept in {path}; {again}"
             say(f"nothing is scored; {kept}")
         raise
     except OSError as error:
         raise SeriesError(
             f"{plan.out} cannot be written: {error.strerror or error}.",
-            "Make room there; --resume goes on with the answers that are kept.",
+            f"Make room there; {again} with the answers that are kept.",
         ) from error
     return read_outcome(plan, journal.runs)

@@ -46,6 +46,7 @@ from series.manifest import load_manifest  # noqa: E402
 
 HERE = ROOT / "build/eval"
 SHOWN = 5
+AGAIN = "the same command goes on"
 
 
 def evaluate(plan: Plan, words: Sequence[str]) -> Outcome:
@@ -60,11 +61,11 @@ def evaluate(plan: Plan, words: Sequence[str]) -> Outcome:
         report.unlink()
         journal.unlink(missing_ok=True)
     try:
-        outcome = run(plan, resume=journal.exists(), say=to_stderr)
+        outcome = run(plan, resume=journal.exists(), say=to_stderr, again=AGAIN)
     except JournalError as error:
         to_stderr(f"beginning anew: {error.what}")
         journal.unlink(missing_ok=True)
-        outcome = run(plan, say=to_stderr)
+        outcome = run(plan, say=to_stderr, again=AGAIN)
     sources = machine.blobs(plan.arms[-1].tree, record.current().files)
     outcome.report(["make", "eval-smoke", *words], sources)
     return outcome

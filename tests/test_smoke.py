@@ -13,6 +13,7 @@ pytest.importorskip("scipy")
 from evals import (
     agreement,
     cpu_wheel,
+    eval_run,
     gsm8k_data,
     models,
     ready,
@@ -121,6 +122,24 @@ def test_an_interrupted_run_is_gone_on_with(
     calls.append(("", False))
     assert smoke.main([]) == Exit.DONE
     assert calls[1:] == [(models.TINY_MOE, False), (models.SMOLLM2, False)]
+
+
+def test_an_interrupted_run_names_its_own_way_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    real = eval_run.Runner.run
+
+    def interrupted(runner):
+        real(runner)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(eval_run.Runner, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        smoke.main([])
+    said = capsys.readouterr().err
+    assert "answers are kept in" in said
+    assert smoke.AGAIN in said
+    assert "--resume" not in said
 
 
 def test_what_an_older_run_left_of_another_plan_is_not_used(
