@@ -16,10 +16,11 @@ def show_times(rows: Sequence[dict], bandwidth: float) -> None:
         for name in arms:
             both = (median(row[kind]["samples"][name]) for kind in ("warm", "cold"))
             cells.append(" / ".join(f"{value:.1f}" for value in both))
-        point = [row["shape"], row["state"], str(row["requests"])]
+        point = [row["shape"], row["state"], str(row["tokens"]), str(row["requests"])]
         lines.append([*point, *cells, f"{row['floor_us']:.1f}"])
     title = f"µs per call, warm / cold; floor at {bandwidth / 1e12:.2f} TB/s"
-    cli.show(title, ["H x HV", "state", "requests", *arms, "floor"], lines)
+    columns = ["H x HV", "state", "tokens", "requests", *arms, "floor"]
+    cli.show(title, columns, lines)
     lines = []
     for row in rows:
         for name, one in row["cold"]["compared"].items():
@@ -51,15 +52,15 @@ def show_sweep(rows: Sequence[dict]) -> None:
                 f"{found['rule_over_best']:.3f}",
             ]
         )
-    columns = ["case (cold)", "rule's tile", "rule µs", "best", "best µs", "ratio"]
-    cli.show("value tiles: the rule against the best of the sweep", columns, lines)
+    columns = ["case (cold)", "rule's choice", "rule µs", "best", "best µs", "ratio"]
+    cli.show("settings: the rule against the best of the sweep", columns, lines)
 
 
 def show_counts(rows: Sequence[dict]) -> None:
     """Prints how many kernels a call of each arm launches."""
     lines = []
     for row in rows:
-        for name, counts in row["kernels"].items():
+        for name, counts in row.get("kernels", {}).items():
             where = f"{row['shape']} {row['state']} {row['requests']}"
             shown = ", ".join(f"{n:g} x {kernel[:48]}" for kernel, n in counts.items())
             lines.append([where, name, f"{sum(counts.values()):g}", shown])

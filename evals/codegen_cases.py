@@ -180,7 +180,8 @@ def gdn_kinds(module: str) -> list[Gdn]:
     for state in ("fp32", "bf16"):
         kinds.append(Gdn(state))
         kinds += [Gdn(state, ratio=r) for r in gdn.HEAD_RATIOS if r != 2]
-        kinds += [Gdn(state, tokens=t) for t in (1, 2, 3, gdn.MAX_MTP_TOKENS)]
+        tokens = range(1, gdn.MAX_MTP_TOKENS + 1)
+        kinds += [Gdn(state, tokens=t) for t in tokens if t != 4]
         kinds += [
             Gdn(state, small_pool=True),
             Gdn(state, activation="sigmoid"),

@@ -167,7 +167,7 @@ def main(argv: Sequence[str]) -> int:
     args = gdn_options.parse(argv, __doc__)
     machine.require_gpu()
     tree = vllm_tree.prepare()
-    from evals import gdn_arms, replay
+    from evals import gdn_arms, gdn_compile, replay
 
     cases = gdn_options.cases_of(args)
     arms, left_out = gdn_arms.available(args.op, args.merged)
@@ -175,8 +175,8 @@ def main(argv: Sequence[str]) -> int:
         arms = {name: arms[name] for name in cli.words(args.arms, [*arms], "--arms")}
     sensor = sensors.find_sensor()
     options = Options(
-        args.blocks,
-        args.sample_ms,
+        1 if args.quick else args.blocks,
+        2.0 if args.quick else args.sample_ms,
         int(args.cache_mib * (1 << 20))
         if args.cache_mib
         else replay.last_level_cache(),
@@ -188,6 +188,7 @@ def main(argv: Sequence[str]) -> int:
         f"{facts['device']}, torch {facts['torch']}, triton {facts['triton']}; {tree}"
     )
     print(f"arms: {', '.join(arms)}; left out: {'; '.join(left_out) or 'none'}")
+    gdn_compile.everything(cases, arms, args.merged, args.jobs)
     rows, void = [], []
     for case in cases:
         print(f"{case.words()}", file=sys.stderr, flush=True)
@@ -201,7 +202,12 @@ def main(argv: Sequence[str]) -> int:
         for row, swept in zip(rows, gdn_sweep.run(args, cases, options), strict=True):
             row["sweep"] = swept
     # Last: a profiler that ran may slow down the launches that follow.
+    kinds = set()
     for row, case in zip(rows, cases, strict=True):
+        kind = (case.heads, case.state, case.tokens)
+        if args.quick and kind in kinds:
+            continue
+        kinds.add(kind)
         row["kernels"], problems = launches(case, arms, options.seed)
         void += problems
     if timed := [row for row in rows if "warm" in row]:

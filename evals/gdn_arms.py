@@ -149,6 +149,13 @@ TREE_ARMS: dict[str, tuple[str, dict[str, int]]] = {
 }
 
 
+WARM_UPS = {
+    "port": f"{PORT}:warmup_{MERGED}",
+    "rowwise": f"{ROWWISE}:warmup_gdn_decode_rowwise",
+}
+"""Functions that compile what batches can reach, by arm."""
+
+
 def available(op: Path | None, other: Path | None) -> tuple[dict[str, Arm], list[str]]:
     """All arms that can run here, and why the others cannot.
 

@@ -28,16 +28,23 @@ def parse(argv: Sequence[str], description: str | None = None) -> argparse.Names
     add("--shapes", default="16x32,16x48", help="H x HV, any")
     add("--states", default="fp32,bf16")
     add("--requests", default="1,8,32,128")
-    add("--tokens", type=int, default=4, help="tokens of a request, 1 to 8")
+    add("--tokens", default="4", help="tokens of a request, each 1 to 8")
     add("--layout", choices=["packed", "dense"], default="packed")
     add("--blocks", type=int, default=4, help="mirrored blocks, two samples each")
     add("--sample-ms", type=float, default=10.0)
     add("--cache-mib", type=float, help="last-level cache, where torch is wrong")
     add("--bandwidth", type=float, help="TB/s for the floor; measured if left out")
-    add("--sweep", action="store_true", help="sweep the port's value tiles too")
-    add("--tiles", default="", help="of the sweep; the port's own if left out")
-    add("--warps", default="1,2,4,8,16", help="of the sweep")
-    add("--jobs", type=int, default=8, help="processes that compile the sweep")
+    add("--quick", action="store_true", help="for grids: one block, 2 ms samples")
+    add(
+        "--sweep",
+        nargs="?",
+        const="port",
+        choices=["port", "rowwise"],
+        help="sweep the launch settings of a kernel too; the port's if none is named",
+    )
+    add("--tiles", default="", help="of the port's sweep; its own if left out")
+    add("--warps", default="1,2,4,8,16", help="of the port's sweep")
+    add("--jobs", type=int, default=8, help="processes that compile")
     add("--seed", type=int, help="of the inputs; fresh if left out")
     add("--json", type=Path, help="write everything, raw samples too, to this file")
     return parser.parse_args(argv)
@@ -47,7 +54,8 @@ def cases_of(args: argparse.Namespace) -> list["Case"]:
     """The cases that the words ask for."""
     from evals import gdn_case
 
-    if not 1 <= args.tokens <= 8:
+    tokens = cli.numbers(args.tokens, "--tokens")
+    if max(tokens) > 8:
         raise UsageError(f"--tokens {args.tokens}: a request has 1 to 8.")
     shapes = []
     for text in args.shapes.split(","):
@@ -57,8 +65,9 @@ def cases_of(args: argparse.Namespace) -> list["Case"]:
         shapes.append((int(H), int(HV)))
     states = cli.words(args.states, list(gdn_case.STATES), "--states")
     return [
-        gdn_case.Case(heads, state, number, args.tokens, args.layout)
+        gdn_case.Case(heads, state, number, each, args.layout)
         for heads in shapes
         for state in states
+        for each in tokens
         for number in cli.numbers(args.requests, "--requests")
     ]

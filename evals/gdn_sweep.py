@@ -1,93 +1,148 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sweeps the port's update kernel: the rule's choice against the best there is."""
+"""Sweeps an update kernel's launch: its rule's choice against the best there is."""
 
 import argparse
 import importlib
 import multiprocessing
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
 from evals import cli, gdn_case, replay
 from evals.blocks import plan
-from evals.gdn_arms import PORT
+from evals.gdn_arms import PORT, ROWWISE
 from evals.gdn_case import HEAD_DIM, Buffers, Case
 
+RULE = "rule"
 # A lane must hold one 16-byte access, and no more than its registers can take.
 _LEAST_BYTES, _MOST_ELEMENTS = 16, 128
 _WARP = 32
+# What replaces the rule's choice, one field at a time, and rows and warps together.
+_ALONE: dict[str, Sequence[Any]] = {
+    "rows": (4, 8, 16),
+    "lanes": (8, 16),
+    "prefetch": (1, 2, 4),
+    "max_registers": (None, 96, 128, 152),
+    "state_load": ("", "evict_first"),
+    "dependent": (False, True),
+}
+_TOGETHER = ((8, 2), (16, 2), (32, 4), (32, 8), (64, 8), (64, 16), (128, 16))
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What is forced on the launcher; None leaves the choice to it."""
+    """What is forced on a launcher.
 
-    value_tile: int | None = None
-    num_warps: int | None = None
+    Attributes:
+        name: A short one; "rule" where nothing is forced.
+        forced: Keyword arguments of the launcher.
+    """
 
-    @property
-    def name(self) -> str:
-        """A short name; "rule" where nothing is forced."""
-        if self.value_tile is None:
-            return "rule"
-        warps = "" if self.num_warps is None else f"/w{self.num_warps}"
-        return f"t{self.value_tile}{warps}"
+    name: str = RULE
+    forced: dict[str, Any] = field(default_factory=dict, hash=False)
 
 
-def settings(
-    tiles: Sequence[int], warps: Sequence[int], state_bytes: int, rows: int
+def tiles(
+    values: Sequence[int], warps: Sequence[int], state_bytes: int, rows: int
 ) -> list[Setting]:
     """The rule, each tile with the launcher's own warps, and with all that can hold it.
 
     Args:
-        tiles: Value rows of a program.
+        values: Value rows of a program.
         warps: Warps of a program.
         state_bytes: Of one element of the state.
         rows: Rows that a program holds at a time at most.
     """
-    found = [Setting(), *(Setting(tile) for tile in tiles)]
-    for tile in tiles:
+    found = [Setting(), *(Setting(f"t{n}", {"value_tile": n}) for n in values)]
+    for tile in values:
         for number in warps:
             held = min(tile, rows) * HEAD_DIM / (number * _WARP)
             if held * state_bytes >= _LEAST_BYTES and held <= _MOST_ELEMENTS:
-                found.append(Setting(tile, number))
+                forced = {"value_tile": tile, "num_warps": number}
+                found.append(Setting(f"t{tile}/w{number}", forced))
     return found
 
 
-def launch(setting: Setting, buffers: Buffers) -> Any:
-    """One call of the port's launcher under a setting."""
-    port = importlib.import_module(PORT)
-    forced = {name: value for name, value in asdict(setting).items() if value}
-    port._launch(**buffers, **forced)
-    return buffers["out"]
+def around(rule: Any) -> list[Setting]:
+    """The rule, and all settings that differ from its choice in one thing.
+
+    Args:
+        rule: What the rule picks: a named tuple, rows and num_warps among its fields.
+    """
+    found = {tuple(rule): Setting()}
+    for name, values in _ALONE.items():
+        for value in values:
+            other = tuple(rule._replace(**{name: value}))
+            said = f"{name} {value if value != '' else 'plain'}"
+            found.setdefault(other, Setting(said, {"settings": other}))
+    for rows, warps in _TOGETHER:
+        # A limit on registers is that of the rows it was measured with.
+        changed = rule._replace(rows=rows, num_warps=warps, max_registers=None)
+        said = f"rows {rows}, num_warps {warps}"
+        other = tuple(changed)
+        found.setdefault(other, Setting(said, {"settings": other}))
+    return list(found.values())
 
 
-def chosen(case: Case) -> Any:
-    """What the port's own rule picks for a case, as it answers the launcher."""
+@dataclass(frozen=True)
+class Kernel:
+    """A launcher that can be swept.
+
+    Attributes:
+        module: Where it is.
+        rule: The name of the function that picks its settings.
+        settings: What a case is swept over, given the words and the rule's answer.
+    """
+
+    module: str
+    rule: str
+    settings: Callable[[argparse.Namespace, Case, Any], list[Setting]]
+
+    def launch(self, setting: Setting, buffers: Buffers) -> Any:
+        """One call under a setting."""
+        importlib.import_module(self.module)._launch(**buffers, **setting.forced)
+        return buffers["out"]
+
+    def chosen(self, case: Case) -> Any:
+        """What the rule picks for a case, as it answers the launcher."""
+        module: Any = importlib.import_module(self.module)
+        answers, rule = [], getattr(module, self.rule)
+
+        def listening(*args: Any, **words: Any) -> Any:
+            answers.append(rule(*args, **words))
+            return answers[-1]
+
+        setattr(module, self.rule, listening)
+        try:
+            self.launch(Setting(), gdn_case.make(case, "cuda", 0))
+        finally:
+            setattr(module, self.rule, rule)
+        return answers[0]
+
+
+def _port_settings(args: argparse.Namespace, case: Case, rule: Any) -> list[Setting]:
     port: Any = importlib.import_module(PORT)
-    answers, rule = [], port.pick_value_tile
-
-    def listening(*args: Any, **words: Any) -> Any:
-        answers.append(rule(*args, **words))
-        return answers[-1]
-
-    port.pick_value_tile = listening
-    try:
-        launch(Setting(), gdn_case.make(case, "cuda", 0))
-    finally:
-        port.pick_value_tile = rule
-    return answers[0]
+    values = cli.numbers(args.tiles, "--tiles") if args.tiles else port.VALUE_TILES
+    warps = cli.numbers(args.warps, "--warps")
+    rows = getattr(port, "ROWS_AT_ONCE", HEAD_DIM)
+    return tiles(values, warps, gdn_case.STATES[case.state].itemsize, rows)
 
 
-def _compile(job: tuple[Case, Setting]) -> str:
+KERNELS = {
+    "port": Kernel(PORT, "pick_value_tile", _port_settings),
+    "rowwise": Kernel(ROWWISE, "launch_settings", lambda _, case, rule: around(rule)),
+}
+
+
+def _compile(job: tuple[str, Case, Setting]) -> str:
     from evals import vllm_tree
 
     vllm_tree.prepare()
-    case, setting = job
+    name, case, setting = job
     try:
-        launch(setting, gdn_case.make(case, "cuda", 0))
+        KERNELS[name].launch(setting, gdn_case.make(case, "cuda", 0))
     # Triton's own errors have no common ancestor; whatever it is, it is reported.
     except Exception as error:
         return f"{type(error).__name__}: {error}"
@@ -95,28 +150,30 @@ def _compile(job: tuple[Case, Setting]) -> str:
 
 
 def precompile(
-    cases: Sequence[Case], found: Sequence[Setting], jobs: int
-) -> dict[str, str]:
+    name: str, work: Sequence[tuple[Case, Setting]], jobs: int
+) -> dict[tuple[str, str], str]:
     """Compiles what a sweep will launch in parallel, into Triton's cache.
 
     Returns:
-        Why a setting cannot run, by its name.
+        Why a setting cannot run, by the state's dtype and the setting's name.
     """
-    kinds = {(case.heads, case.state, case.tokens, case.layout) for case in cases}
-    work = [
-        (Case(heads, state, 1, tokens, layout), setting)
-        for heads, state, tokens, layout in sorted(kinds)
-        for setting in found
-        if setting.value_tile is not None
-    ]
-    with multiprocessing.get_context("spawn").Pool(min(jobs, len(work))) as pool:
-        said = pool.map(_compile, work, chunksize=1)
+    small: dict[tuple[Any, ...], tuple[str, Case, Setting]] = {}
+    for case, setting in work:
+        if setting.forced:
+            one = Case(case.heads, case.state, 1, case.tokens, case.layout)
+            small[one, setting.name, str(setting.forced)] = (name, one, setting)
+    todo = list(small.values())
+    with multiprocessing.get_context("spawn").Pool(min(jobs, len(todo))) as pool:
+        said = pool.map(_compile, todo, chunksize=1)
     return {
-        setting.name: why for (_, setting), why in zip(work, said, strict=True) if why
+        (case.state, setting.name): why
+        for (_, case, setting), why in zip(todo, said, strict=True)
+        if why
     }
 
 
 def sweep(
+    kernel: Kernel,
     case: Case,
     sets: Sequence[Buffers],
     found: Sequence[Setting],
@@ -126,13 +183,13 @@ def sweep(
     """Times every setting cold, interleaved.
 
     Returns:
-        Samples in µs per call by setting, the rule's answer, the best setting, and
-        the rule's time over the best one's.
+        Samples in µs per call by setting, the best setting, and the rule's time over
+        the best one's.
     """
     calls = -(-20 // len(sets)) * len(sets)
 
     def bound(setting: Setting) -> replay.Call:
-        return lambda buffers: launch(setting, buffers)
+        return lambda buffers: kernel.launch(setting, buffers)
 
     graphs = {
         setting.name: replay.capture(bound(setting), sets, calls, sample_ms)
@@ -143,12 +200,11 @@ def sweep(
     for slot, value in runs:
         samples[slot.arm].append(value)
     times = {name: median(values) for name, values in samples.items()}
-    best = min((name for name in times if name != "rule"), key=times.__getitem__)
+    best = min((name for name in times if name != RULE), key=times.__getitem__)
     return {
         "samples": samples,
-        "chosen": chosen(case),
         "best": best,
-        "rule_over_best": times["rule"] / times[best],
+        "rule_over_best": times[RULE] / times[best],
     }
 
 
@@ -156,30 +212,30 @@ def run(args: argparse.Namespace, cases: Sequence[Case], options: Any) -> list[d
     """Sweeps the cases, one result each.
 
     Args:
-        args: The words of the benchmark: tiles, warps, jobs.
+        args: The words of the benchmark: sweep, tiles, warps, jobs.
         cases: What to sweep.
         options: How the benchmark measures.
     """
-    port: Any = importlib.import_module(PORT)
-    tiles = cli.numbers(args.tiles, "--tiles") if args.tiles else port.VALUE_TILES
-    warps = cli.numbers(args.warps, "--warps")
-    rows = getattr(port, "ROWS_AT_ONCE", gdn_case.HEAD_DIM)
-    by_state = {
-        state: settings(tiles, warps, dtype.itemsize, rows)
-        for state, dtype in gdn_case.STATES.items()
-    }
-    for state, found in by_state.items():
-        same = [case for case in cases if case.state == state]
-        if same:
-            failed = precompile(same, found, args.jobs)
-            by_state[state] = [one for one in found if one.name not in failed]
-            for name, why in failed.items():
-                print(f"sweep: {name} {state} left out: {why}", file=sys.stderr)
+    kernel = KERNELS[args.sweep]
+    chosen = [kernel.chosen(case) for case in cases]
+    swept = [
+        kernel.settings(args, case, rule)
+        for case, rule in zip(cases, chosen, strict=True)
+    ]
+    work = [
+        (case, one) for case, found in zip(cases, swept, strict=True) for one in found
+    ]
+    failed = precompile(args.sweep, work, args.jobs)
+    for (state, name), why in failed.items():
+        print(f"sweep: {name} {state} left out: {why}", file=sys.stderr)
     results = []
-    for case in cases:
+    for case, rule, found in zip(cases, chosen, swept, strict=True):
         print(f"sweep: {case.words()}", file=sys.stderr, flush=True)
         number = gdn_case.rotated(case, options.cache)
         sets = [gdn_case.make(case, "cuda", options.seed + n) for n in range(number)]
-        found = by_state[case.state]
-        results.append(sweep(case, sets, found, max(1, options.blocks // 2), 5.0))
+        can = [one for one in found if (case.state, one.name) not in failed]
+        blocks = max(1, options.blocks // 2)
+        result = sweep(kernel, case, sets, can, blocks, 5.0)
+        shown = tuple(rule) if isinstance(rule, tuple) else rule
+        results.append({"kernel": args.sweep, "chosen": shown, **result})
     return results

@@ -100,7 +100,7 @@ def sweep(data: dict[str, Any]) -> Plot:
         axis.set_ylim(0.95, 2.0)
         axis.tick_params("x", rotation=90, labelsize=7)
     axes[0].legend(fontsize=8)
-    title = "GDN value tiles (t) and warps (w), cold, over the best; dotted: the rule"
+    title = "GDN launch settings, cold, over the best; dotted: the rule"
     return title, _svg(figure)
 
 
@@ -161,6 +161,10 @@ def ratios(data: dict[str, Any]) -> Plot:
     return "Ratios with their intervals", _svg(figure)
 
 
+def _has_lines(data: dict[str, Any]) -> bool:
+    return len({case["tokens"] for case in data["cases"]}) == 1
+
+
 def _has_sweep(data: dict[str, Any]) -> bool:
     return any("sweep" in case for case in data["cases"])
 
@@ -175,7 +179,7 @@ def _has_ratio(data: dict[str, Any]) -> bool:
 
 
 _PLOTS: dict[str, list[tuple[Callable[[dict], bool], Callable[[dict], Plot]]]] = {
-    "gdn": [(lambda data: bool(data["cases"]), requests), (_has_sweep, sweep)],
+    "gdn": [(_has_lines, requests), (_has_sweep, sweep)],
     "codegen": [(_has_plain, registers)],
     "ab": [(_has_ratio, ratios)],
 }

@@ -42,6 +42,7 @@ class Table:
 VIEWS: dict[str, dict[str, Callable[[dict[str, Any]], View]]] = {
     "gdn": {
         "": views_gdn.times,
+        "grid": views_gdn.grid,
         "verdicts": views_gdn.verdicts,
         "sweep": views_gdn.sweep,
         "launches": views_gdn.launches,

@@ -6,9 +6,13 @@ from typing import Any
 
 from evals.views_ab import View, told
 
+MANY = 40
+"""Cases from which on a record is shown in sum."""
+
 
 def _case(row: dict[str, Any]) -> str:
-    return f"{row['shape']} {row['state']}, {row['requests']}"
+    tokens = "" if row["tokens"] == 4 else f" of {row['tokens']} tokens"
+    return f"{row['shape']} {row['state']}, {row['requests']}{tokens}"
 
 
 def times(data: dict[str, Any]) -> View:
@@ -16,6 +20,11 @@ def times(data: dict[str, Any]) -> View:
     arms = list(
         dict.fromkeys(n for row in data["cases"] for n in row["cold"]["samples"])
     )
+    various = len({row["tokens"] for row in data["cases"]}) > 1
+
+    def tokens(row: dict[str, Any]) -> list[str]:
+        return [str(row["tokens"])] if various else []
+
     rows = []
     for row in data["cases"]:
         cells = []
@@ -23,14 +32,42 @@ def times(data: dict[str, Any]) -> View:
             both = [row[kind]["samples"].get(name) for kind in ("warm", "cold")]
             shown = [f"{median(values):.1f}" for values in both if values]
             cells.append(" / ".join(shown))
-        point = [row["shape"], row["state"], str(row["requests"])]
+        point = [row["shape"], row["state"], *tokens(row), str(row["requests"])]
         rows.append([*point, *cells, f"{row['floor_us']:.1f}"])
     columns = ["H x HV", "state", "requests", *arms, "floor"]
+    if various:
+        columns.insert(2, "tokens")
     bandwidth = data["options"]["bandwidth"] / 1e12
     title = (
         f"GDN decode, µs per call, warm / cold; floor: bytes at {bandwidth:.2f} TB/s"
     )
     return title, columns, rows
+
+
+def grid(data: dict[str, Any]) -> View:
+    """Every fused arm's time over the first arm's, in sum over a grid of cases."""
+    base, *arms = [
+        name for name in data["cases"][0]["cold"]["samples"] if name != "control"
+    ]
+    groups: dict[tuple[str, int, str], list[dict[str, Any]]] = {}
+    for row in data["cases"] if len(data["cases"]) > MANY else ():
+        for arm in arms:
+            groups.setdefault((row["state"], row["tokens"], arm), []).append(row)
+    lines = []
+    for (state, tokens, arm), rows in sorted(groups.items()):
+        found = sorted(
+            (median(row[kind]["samples"][arm]) / median(row[kind]["samples"][base]), n)
+            for n, row in enumerate(rows)
+            for kind in ("warm", "cold")
+        )
+        ratios = [ratio for ratio, _ in found]
+        shown = [f"{value:.2f}" for value in (ratios[0], median(ratios), ratios[-1])]
+        worst = rows[found[-1][1]]
+        where = f"{worst['shape']}, {worst['requests']}"
+        lines.append([arm, state, str(tokens), str(len(found)), *shown, where])
+    columns = ["arm", "state", "tokens", "points"]
+    columns += ["least", "median", "most", "most at H x HV, requests"]
+    return f"GDN decode, time over that of {base}, warm and cold", columns, lines
 
 
 def verdicts(data: dict[str, Any]) -> View:
@@ -51,7 +88,7 @@ def verdicts(data: dict[str, Any]) -> View:
 
 
 def sweep(data: dict[str, Any]) -> View:
-    """The tile rule's choice against the best of the sweep."""
+    """The rule's choice against the best of the sweep."""
     rows = []
     for row in (row for row in data["cases"] if "sweep" in row):
         found = row["sweep"]
@@ -67,7 +104,7 @@ def sweep(data: dict[str, Any]) -> View:
             ]
         )
     columns = ["case", "rule", "rule µs", "best", "best µs", "rule / best"]
-    return "GDN update kernel: the tile rule against the best tile", columns, rows
+    return "GDN update kernel: the rule's settings against the best", columns, rows
 
 
 def launches(data: dict[str, Any]) -> View:

@@ -13,7 +13,7 @@ Said = tuple[dict[str, float], dict[str, Any]]
 """Numbers by name, and notes that are kept beside them."""
 SWITCH = ("off", "on")
 PREFILLS = 3
-"""Repeated at least; prefills of few tokens wait for the CPU, and vary."""
+"""Repeats; prefills of few tokens wait for the CPU, and vary."""
 
 
 def profile(generator: engine.Generator) -> Said:
@@ -81,8 +81,7 @@ class Gdn:
                 generator.step_ms(engine.SHORT_TOKENS, self.args.tokens)
                 for _ in range(self.args.repeats)
             ]
-            most = max(PREFILLS, 10 - number // 4)
-            prefills = [1e3 * generator.run(1)[0] for _ in range(most)]
+            prefills = [1e3 * generator.run(1)[0] for _ in range(PREFILLS)]
             values[f"step_ms_{number}"] = median(times)
             values[f"prefill_ms_{number}"] = median(prefills)
             notes[f"step_ms_{number}"] = times

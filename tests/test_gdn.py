@@ -9,6 +9,7 @@ import sys
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -180,12 +181,49 @@ def test_a_black_box_may_run_anything_but_another_arms_kernels() -> None:
 
 
 def test_settings_of_the_sweep_fit_a_warp() -> None:
-    found = {s.name for s in gdn_sweep.settings((8, 32, 128), (1, 4, 16), 4, 128)}
+    found = {s.name for s in gdn_sweep.tiles((8, 32, 128), (1, 4, 16), 4, 128)}
     assert {"rule", "t8", "t8/w1", "t32/w1", "t32/w4", "t128/w16"} <= found
     assert "t128/w1" not in found
     assert "t8/w16" not in found
-    in_turns = {s.name for s in gdn_sweep.settings((128,), (1, 4), 4, 32)}
+    in_turns = {s.name for s in gdn_sweep.tiles((128,), (1, 4), 4, 32)}
     assert in_turns == {"rule", "t128", "t128/w1", "t128/w4"}
+
+
+class Settings(NamedTuple):
+    """As the rowwise kernel's rule answers."""
+
+    rows: int = 8
+    num_warps: int = 1
+    lanes: int = 16
+    prefetch: int = 4
+    max_registers: int | None = 96
+    state_load: str = "evict_first"
+    dependent: bool = True
+
+
+def test_a_sweep_round_a_rules_choice_changes_one_thing_at_a_time() -> None:
+    rule = Settings()
+    found = gdn_sweep.around(rule)
+    assert found[0] == gdn_sweep.Setting()
+    forced = [one.forced["settings"] for one in found[1:]]
+    assert tuple(rule) not in forced
+    assert len({one.name for one in found}) == len(found) == len(set(forced)) + 1
+    names = [one.name for one in found]
+    assert {"rows 16", "lanes 8", "prefetch 1", "state_load plain"} <= {*names}
+    for one, values in zip(found[1:], forced, strict=True):
+        changed = [a for a, b in zip(rule, values, strict=True) if a != b]
+        assert len(changed) == 1 or one.name.startswith("rows"), one
+
+
+def test_only_a_batchs_last_requests_are_held_against_the_reference() -> None:
+    case = Case((1, 2), "fp32", 5, 3)
+    buffers = gdn_case.make(case, "cpu", 3)
+    outputs, states = gdn_case.reference(case, buffers)
+    part, last = gdn_case.last_requests(case, buffers, 2)
+    assert (part.requests, part.tokens) == (2, 3)
+    some, kept = gdn_case.reference(part, last)
+    assert torch.equal(some, outputs[-2:])
+    assert torch.equal(kept, states[-2:])
 
 
 def row(**more: object) -> dict:
@@ -195,6 +233,7 @@ def row(**more: object) -> dict:
         "shape": "16x32",
         "state": "fp32",
         "requests": 8,
+        "tokens": 4,
         "floor_us": 2.5,
         "warm": one,
         "cold": {**one, "compared": compared()},
@@ -249,7 +288,7 @@ def test_the_control_is_compared_with_what_it_repeats() -> None:
         ["--states", "fp64"],
         ["--requests", "0"],
         ["--requests", "many"],
-        ["--tokens", "9"],
+        ["--tokens", "4,9"],
     ],
 )
 def test_words_that_name_no_case(words: list[str]) -> None:
@@ -258,9 +297,9 @@ def test_words_that_name_no_case(words: list[str]) -> None:
 
 
 def test_the_cases_are_all_combinations() -> None:
-    words = ["--shapes", "16x32,1x8", "--requests", "1,8", "--tokens", "3"]
+    words = ["--shapes", "16x32,1x8", "--requests", "1,8", "--tokens", "2,3"]
     cases = gdn_options.cases_of(gdn_options.parse(words))
-    assert len(cases) == 8
+    assert len(cases) == 16
     assert cases[-1] == Case((1, 8), "bf16", 8, 3)
 
 

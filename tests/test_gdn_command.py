@@ -16,6 +16,7 @@ from evals import (  # noqa: E402
     gdn,
     gdn_arms,
     gdn_case,
+    gdn_compile,
     gdn_sweep,
     machine,
     replay,
@@ -90,6 +91,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Gpu:
         (machine, "require_gpu", lambda: None),
         (machine, "gpu_facts", lambda sensor: facts),
         (tree, "prepare", lambda: tmp_path),
+        (gdn_compile, "everything", lambda *_: None),
         (gdn_arms, "available", lambda op, other: (played.arms, ["merged: no"])),
         (gdn_case, "make", lambda case, device, seed: make(case, "cpu", seed)),
         (replay, "capture", played.capture),
@@ -195,13 +197,14 @@ def test_the_sweep_names_the_rules_choice_and_the_best(
         _launch=lambda **words: launched.append(port.pick_value_tile(2, 1)),
     )
     monkeypatch.setattr(gdn_sweep.importlib, "import_module", lambda name: port)
-    said = {"t64/w2": "OutOfResources: registers"}
+    said = {("fp32", "t64/w2"): "OutOfResources: registers"}
     monkeypatch.setattr(gdn_sweep, "precompile", lambda *_: said)
     code, found = run(tmp_path, "--sweep", "--warps", "2,4", "--requests", "1")
     assert code == 0
     swept = found["cases"][0]["sweep"]
     assert set(swept["samples"]) == {"rule", "t32", "t64", "t32/w2", "t32/w4", "t64/w4"}
     assert (swept["chosen"], swept["rule_over_best"]) == (64, 1.0)
+    assert swept["kernel"] == "port"
     assert launched
     assert "t64/w2 fp32 left out: OutOfResources" in capsys.readouterr().err
 
@@ -214,3 +217,12 @@ def test_an_arm_that_is_not_there_is_refused(
     code, found = run(tmp_path, "--arms", "port")
     assert code == 0
     assert set(found["cases"][0]["cold"]["samples"]) == {"port", "control"}
+
+
+def test_a_grid_counts_kernels_once_for_each_kind_of_layer(
+    gpu: Gpu, tmp_path: Path
+) -> None:
+    code, found = run(tmp_path, "--quick")
+    assert code == 0
+    assert ["kernels" in case for case in found["cases"]] == [True, False]
+    assert len(found["cases"][0]["cold"]["samples"]["port"]) == 2

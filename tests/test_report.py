@@ -10,7 +10,7 @@ pytest.importorskip("scipy", reason="the statistics need requirements/evals.txt"
 pytest.importorskip("matplotlib", reason="plots need requirements/evals.txt")
 pytest.importorskip("jinja2", reason="the page needs requirements/evals.txt")
 
-from evals import codegen_tables, plots, record, report, stats, views
+from evals import codegen_tables, plots, record, report, stats, views, views_gdn
 from evals.blocks import plan
 from evals.record import Series
 
@@ -57,6 +57,7 @@ def gdn_record() -> record.Record:
                     "shape": "16x32",
                     "state": state,
                     "requests": requests,
+                    "tokens": 4,
                     "floor_us": 2.5 * requests,
                     "warm": timed({"unfused": 25.0 * requests, "port": 6.0 * requests}),
                     "cold": times,
@@ -154,6 +155,27 @@ def test_every_kind_of_record_becomes_tables() -> None:
     for table in tables.values():
         assert table.rows
         assert all(len(row) == len(table.columns) for row in table.rows), table.name
+
+
+def test_a_grid_is_told_in_sum() -> None:
+    one = gdn_record()
+    cases = one["data"]["cases"]
+    slow = timed({"unfused": 10.0, "port": 11.0, "control": 11.0})
+    more = [
+        {**case, "tokens": tokens, "requests": requests, "cold": case["warm"]}
+        for tokens in (2, 8)
+        for requests in range(1, 12)
+        for case in cases[::2]
+    ]
+    data = {**one["data"], "cases": [*more, {**more[0], "state": "fp32", "cold": slow}]}
+    title, columns, rows = views_gdn.grid(data)
+    assert "over that of unfused" in title
+    assert len(rows) == 4
+    worst = next(row for row in rows if row[1:3] == ["fp32", "2"])
+    assert worst[3:] == ["24", "0.24", "0.24", "1.10", "16x32, 1"]
+    assert views_gdn.times(data)[1][2] == "tokens"
+    assert all(len(row) == len(columns) for row in rows)
+    assert not views_gdn.grid(one["data"])[2]
 
 
 def test_tables_hold_the_records_figures() -> None:
