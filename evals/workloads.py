@@ -12,8 +12,6 @@ from evals import cli, engine, kinds, seams
 Said = tuple[dict[str, float], dict[str, Any]]
 """Numbers by name, and notes that are kept beside them."""
 SWITCH = ("off", "on")
-PREFILLS = 3
-"""Repeats; prefills of few tokens wait for the CPU, and vary."""
 
 
 def profile(generator: engine.Generator) -> Said:
@@ -73,7 +71,7 @@ class Gdn:
             generator.run(2 * engine.SHORT_TOKENS)
 
     def measure(self) -> Said:
-        """Milliseconds of a decode step and of a prefill, by number of requests."""
+        """Milliseconds of a decode step, by number of requests."""
         values: dict[str, float] = {}
         notes: dict[str, Any] = {}
         for number, generator in self.generators.items():
@@ -81,9 +79,7 @@ class Gdn:
                 generator.step_ms(engine.SHORT_TOKENS, self.args.tokens)
                 for _ in range(self.args.repeats)
             ]
-            prefills = [1e3 * generator.run(1)[0] for _ in range(PREFILLS)]
             values[f"step_ms_{number}"] = median(times)
-            values[f"prefill_ms_{number}"] = median(prefills)
             notes[f"step_ms_{number}"] = times
         return values, notes
 
