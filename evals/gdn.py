@@ -190,12 +190,18 @@ def main(argv: Sequence[str]) -> int:
     print(f"arms: {', '.join(arms)}; left out: {'; '.join(left_out) or 'none'}")
     gdn_compile.everything(cases, arms, args.merged, args.jobs)
     rows, void = [], []
-    for case in cases:
-        print(f"{case.words()}", file=sys.stderr, flush=True)
-        before = sensor.read().as_dict() if sensor.read else None
-        row, problems = run_case(case, arms, options)
-        rows.append({**row, "sensor": before})
-        void += problems
+    asked = len(cases)
+    try:
+        for case in cases:
+            print(f"{case.words()}", file=sys.stderr, flush=True)
+            before = sensor.read().as_dict() if sensor.read else None
+            row, problems = run_case(case, arms, options)
+            rows.append({**row, "sensor": before})
+            void += problems
+    except KeyboardInterrupt:
+        # What was measured is kept, as a void run.
+        void.append(f"interrupted after {len(rows)} of {len(cases)} cases")
+        cases = cases[: len(rows)]
     if args.sweep and not void:
         from evals import gdn_sweep
 
@@ -230,6 +236,9 @@ def main(argv: Sequence[str]) -> int:
             "void": void,
         }
         cli.write_json(args.json, record)
+    if len(rows) < asked:
+        print(f"{void[-1]}; what was measured is kept", file=sys.stderr)
+        raise KeyboardInterrupt
     if void:
         raise SeriesError(f"the run is void: {'; '.join(void)}.")
     return Exit.DONE

@@ -54,6 +54,7 @@ VIEWS: dict[str, dict[str, Callable[[dict[str, Any]], View]]] = {
     },
     "ab": {
         "": views_ab.ab_metrics,
+        "foretold": lambda data: views_ab.ab_predicted(data, record.load_all()),
         "calls": views_ab.ab_calls,
         "steps": views_ab.ab_steps,
     },
@@ -96,6 +97,12 @@ NOTES = {
         "p is McNemar's, exact; what N can see is the smallest true difference that so "
         "many questions find four times of five. evals/EVALUATING.md says how to read "
         "a verdict."
+    ),
+    ("ab", "foretold"): (
+        "Foretold: calls of a step times the difference of the kernels' cold times."
+    ),
+    ("ab", "steps"): (
+        "A dependent launch's time includes its wait for the kernel ahead."
     ),
     ("dot", "cold"): "Cold is what a call adds to an eviction of the last-level cache.",
 }

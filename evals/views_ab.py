@@ -53,6 +53,40 @@ def ab_metrics(data: dict[str, Any]) -> View:
     )
 
 
+def ab_predicted(data: dict[str, Any], records: Sequence[dict[str, Any]]) -> View:
+    """Step times of the engine beside what the kernels' own times foretell.
+
+    Args:
+        data: Of a comparison; one of decode steps has metrics step_ms_REQUESTS.
+        records: All records; those of the GDN benchmark have the kernels' times.
+    """
+    arms = data.get("plan", {}).get("arms", {})
+    times: dict[tuple[str, int, str], float] = {}
+    for kept in (kept for kept in records if kept["kind"] == "gdn"):
+        for case in kept["data"]["cases"]:
+            if case["state"] == "fp32" and case["tokens"] == 4:
+                for arm, values in case["cold"]["samples"].items():
+                    at = (case["shape"], case["requests"], arm)
+                    times.setdefault(at, median(values))
+    rows = []
+    for metric, by_arm in data["compared"].items():
+        _, is_step, number = metric.partition("step_ms_")
+        for name, one in by_arm.items() if is_step else ():
+            base, words = one["base"], arms.get(name, [])
+            heads = "16x48" if "27b" in words else "16x32"
+            ends = [(heads, int(number), arm) for arm in (base, name)]
+            calls = next(r["calls"] for r in data["runs"] if r["arm"] == name)
+            known = f"gdn_{name}" in calls and all(end in times for end in ends)
+            if "--state" in words or not known:
+                continue
+            values = [r["values"][metric] for r in data["runs"] if r["arm"] == base]
+            more = calls[f"gdn_{name}"] * (times[ends[1]] - times[ends[0]]) / 1e3
+            foretold = f"{1 + more / median(values):.3f}"
+            rows.append([number, name, f"{more:+.2f}", foretold, told(one)])
+    columns = ["requests", "arm", "ms a step", "foretold", "measured"]
+    return "decode step to the first arm's, foretold by the kernels", columns, rows
+
+
 def ab_calls(data: dict[str, Any]) -> View:
     """What each arm called, from its first run."""
     first: dict[str, dict[str, float]] = {}

@@ -226,3 +226,24 @@ def test_a_grid_counts_kernels_once_for_each_kind_of_layer(
     assert code == 0
     assert ["kernels" in case for case in found["cases"]] == [True, False]
     assert len(found["cases"][0]["cold"]["samples"]["port"]) == 2
+
+
+def test_an_interrupted_run_keeps_what_it_measured(
+    gpu: Gpu,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    measure = gdn.measure
+
+    def once(case: Case, *rest: object) -> dict:
+        if case.requests == 2:
+            raise KeyboardInterrupt
+        return measure(case, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(gdn, "measure", once)
+    code, found = run(tmp_path)
+    assert code == 130
+    assert [case["requests"] for case in found["cases"]] == [1]
+    assert found["void"] == ["interrupted after 1 of 2 cases"]
+    assert "interrupted after 1 of 2" in capsys.readouterr().err

@@ -10,7 +10,16 @@ pytest.importorskip("scipy", reason="the statistics need requirements/evals.txt"
 pytest.importorskip("matplotlib", reason="plots need requirements/evals.txt")
 pytest.importorskip("jinja2", reason="the page needs requirements/evals.txt")
 
-from evals import codegen_tables, plots, record, report, stats, views, views_gdn
+from evals import (
+    codegen_tables,
+    plots,
+    record,
+    report,
+    stats,
+    views,
+    views_ab,
+    views_gdn,
+)
 from evals.blocks import plan
 from evals.record import Series
 
@@ -176,6 +185,29 @@ def test_a_grid_is_told_in_sum() -> None:
     assert views_gdn.times(data)[1][2] == "tokens"
     assert all(len(row) == len(columns) for row in rows)
     assert not views_gdn.grid(one["data"])[2]
+
+
+def test_steps_stand_beside_what_the_kernels_foretell() -> None:
+    values = {"unfused": 10.0, "port": 9.4, "control": 10.0}
+    calls = {"gdn_unfused": 0.0, "gdn_port": 30.0}
+    data = {
+        "plan": {"arms": {name: ["arm.py", "--shape", "35b"] for name in values}},
+        "runs": [
+            {"arm": slot.arm, "values": {"step_ms_8": values[slot.arm]}, "calls": calls}
+            for slot in plan([*values], 3)
+        ],
+        "compared": {"step_ms_8": timed(values)["compared"], "other": {}},
+    }
+    _, columns, rows = views_ab.ab_predicted(data, [ab_record(), gdn_record()])
+    # 30 calls of 58 instead of 240 us.
+    assert [row[:4] for row in rows] == [["8", "port", "-5.46", "0.454"]]
+    assert rows[0][4].startswith("FASTER 0.940")
+    assert len(columns) == len(rows[0])
+    for changed in (["--shape", "27b"], ["--state", "bfloat16"]):
+        arms = dict.fromkeys(values, changed)
+        other = {**data, "plan": {"arms": arms}}
+        assert not views_ab.ab_predicted(other, [gdn_record()])[2]
+    assert not views_ab.ab_predicted(data, [])[2]
 
 
 def test_tables_hold_the_records_figures() -> None:
