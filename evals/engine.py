@@ -2,6 +2,7 @@
 """The engine with dummy weights at a real model's shape, and its steps timed."""
 
 import argparse
+import hashlib
 import json
 import os
 import tempfile
@@ -9,7 +10,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from evals import kinds, vllm_tree
 
@@ -138,6 +139,23 @@ def start(folder: Path, requests: Sequence[int], drafts: int) -> Any:
     return LLM(str(folder), **words)
 
 
+class Run(NamedTuple):
+    """One generation.
+
+    Attributes:
+        seconds: From the call to its return.
+        decode_s: From the last request's first token to the last token of all, by the
+            engine's own clock: no prefill is in it.
+        steps: Decode steps of a request.
+        answer: A digest of all tokens.
+    """
+
+    seconds: float
+    decode_s: float
+    steps: float
+    answer: str
+
+
 @dataclass
 class Generator:
     """Generates from fixed random prompts and counts the decode steps.
@@ -160,8 +178,8 @@ class Generator:
             if metric.name == "vllm:spec_decode_num_drafts"
         )
 
-    def run(self, tokens: int) -> tuple[float, float]:
-        """Generates so many tokens a request; seconds, and decode steps."""
+    def run(self, tokens: int) -> Run:
+        """Generates so many tokens a request."""
         from vllm import SamplingParams
 
         sampling = SamplingParams(
@@ -170,17 +188,26 @@ class Generator:
         prompts = [{"prompt_token_ids": ids} for ids in self.prompts]
         before = self.drafts() if self.speculative else 0.0
         start_s = time.perf_counter()
-        self.engine.generate(prompts, sampling, use_tqdm=False)
+        done = self.engine.generate(prompts, sampling, use_tqdm=False)
         seconds = time.perf_counter() - start_s
+        steps = tokens - 1.0
         if self.speculative:
-            return seconds, (self.drafts() - before) / len(self.prompts)
-        return seconds, tokens - 1.0
+            steps = (self.drafts() - before) / len(self.prompts)
+        first_s = max(one.metrics.first_token_ts for one in done)
+        last_s = max(one.metrics.last_token_ts for one in done)
+        answer = str([list(one.outputs[0].token_ids) for one in done])
+        digest = hashlib.sha256(answer.encode()).hexdigest()[:12]
+        return Run(seconds, last_s - first_s, steps, digest)
 
-    def step_ms(self, short: int, long: int) -> float:
-        """Milliseconds of a decode step: what a longer run adds, over its steps."""
-        first_s, first = self.run(short)
-        second_s, second = self.run(long)
-        return (second_s - first_s) * 1e3 / (second - first)
+    def step_ms(self, short: int, long: int) -> tuple[float, str]:
+        """Milliseconds of a decode step: what a longer run adds, over its steps.
+
+        Returns:
+            That, and the digest of the longer run's tokens.
+        """
+        first, second = self.run(short), self.run(long)
+        more = (second.decode_s - first.decode_s) * 1e3
+        return more / (second.steps - first.steps), second.answer
 
     def profiled(self, tokens: int) -> tuple[list[kinds.Launch], float]:
         """Kernels of a run under the profiler, and its decode steps."""
@@ -189,7 +216,7 @@ class Generator:
         from torch.profiler import ProfilerActivity, profile
 
         with profile(activities=[ProfilerActivity.CUDA]) as profiler:
-            _, steps = self.run(tokens)
+            steps = self.run(tokens).steps
             torch.cuda.synchronize()
         launches = [
             kinds.Launch(event.name, event.time_range.elapsed_us())

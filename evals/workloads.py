@@ -75,12 +75,15 @@ class Gdn:
         values: dict[str, float] = {}
         notes: dict[str, Any] = {}
         for number, generator in self.generators.items():
-            times = [
+            timed = [
                 generator.step_ms(engine.SHORT_TOKENS, self.args.tokens)
                 for _ in range(self.args.repeats)
             ]
+            times = [ms for ms, _ in timed]
             values[f"step_ms_{number}"] = median(times)
             notes[f"step_ms_{number}"] = times
+            # Of one arm, runs that differ here computed something else.
+            notes[f"answers_{number}"] = [answer for _, answer in timed]
         return values, notes
 
     def witness(self) -> Said:
@@ -132,15 +135,13 @@ class Gate:
     def measure(self) -> Said:
         """Milliseconds to the first token, and of each later one."""
         first = [
-            median(generator.run(1)[0] for _ in range(self.args.repeats))
+            median(generator.run(1).seconds for _ in range(self.args.repeats))
             for generator in self.asked
         ]
-        whole = [generator.run(engine.GATE_TOKENS)[0] for generator in self.asked]
-        later = [
-            (all_s - first_s) / (engine.GATE_TOKENS - 1)
-            for first_s, all_s in zip(first, whole, strict=True)
-        ]
-        return {"ttft_ms": 1e3 * median(first), "tpot_ms": 1e3 * median(later)}, {}
+        whole = [generator.run(engine.GATE_TOKENS) for generator in self.asked]
+        later = [run.decode_s / run.steps for run in whole]
+        notes = {"answers": [run.answer for run in whole]}
+        return {"ttft_ms": 1e3 * median(first), "tpot_ms": 1e3 * median(later)}, notes
 
     def witness(self) -> Said:
         """Telling calls of a step."""

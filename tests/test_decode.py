@@ -175,10 +175,13 @@ def test_the_gate_seam(
 
 
 class Engine:
-    """Answers as vLLM does: a prefill of 30 ms, 10 ms a step, two tokens a step."""
+    """Answers as vLLM does: a prefill of 30 ms, 10 ms a step, two tokens a step.
+
+    Every second prefill takes 20 ms more, as a busy CPU lets them.
+    """
 
     def __init__(self) -> None:
-        self.drafts, self.clock = 0, 0.0
+        self.drafts, self.clock, self.prefills = 0, 0.0, 0
 
     def get_metrics(self) -> list:
         other = SimpleNamespace(name="vllm:spec_decode_num_accepted_tokens", value=9)
@@ -187,10 +190,16 @@ class Engine:
             SimpleNamespace(name="vllm:spec_decode_num_drafts", value=self.drafts),
         ]
 
-    def generate(self, prompts: list, sampling: SimpleNamespace, **_: object) -> None:
+    def generate(self, prompts: list, sampling: SimpleNamespace, **_: object) -> list:
         steps = (sampling.max_tokens - 1) // 2
         self.drafts += steps * len(prompts)
-        self.clock += 0.03 + 0.01 * steps
+        self.clock += 0.03 + 0.02 * (self.prefills % 2)
+        self.prefills += 1
+        times = SimpleNamespace(first_token_ts=self.clock)
+        self.clock += 0.01 * steps
+        times.last_token_ts = self.clock
+        answer = SimpleNamespace(token_ids=range(sampling.max_tokens))
+        return [SimpleNamespace(metrics=times, outputs=[answer]) for _ in prompts]
 
 
 def test_a_step_is_timed_between_a_short_and_a_long_run(
@@ -200,10 +209,12 @@ def test_a_step_is_timed_between_a_short_and_a_long_run(
     fake = Engine()
     monkeypatch.setattr(engine.time, "perf_counter", lambda: fake.clock)
     asked = engine.Generator(fake, engine.prompts(8, 16, 0), True)
-    assert asked.step_ms(5, 261) == pytest.approx(10.0)
-    assert asked.run(1) == (pytest.approx(0.03), 0)
+    ms, answer = asked.step_ms(5, 261)
+    assert ms == pytest.approx(10.0)
+    assert asked.step_ms(5, 261)[1] == answer != asked.step_ms(5, 259)[1]
+    assert asked.run(1)[:3] == (pytest.approx(0.03), pytest.approx(0.0), 0)
     plain = engine.Generator(fake, engine.prompts(1, 16, 0), False)
-    assert plain.run(128)[1] == 127
+    assert plain.run(128).steps == 127
 
 
 def test_prompts_are_fixed_and_differ() -> None:
