@@ -89,9 +89,8 @@ def sweep(data: dict[str, Any]) -> Plot:
             axis.plot(
                 names,
                 [times[n] / best for n in names],
-                "o-",
+                "o",
                 ms=3,
-                lw=0.8,
                 color=colour,
                 label=label,
             )

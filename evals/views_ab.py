@@ -118,5 +118,5 @@ def ab_steps(data: dict[str, Any]) -> View:
             total = sum(note["launches"].values())
             ms = sum(note["device_us"].values()) / 1e3
             rows.append([name, arm, *cells, f"{total:.0f} / {ms:.3f}"])
-    rows.sort(key=lambda row: row[0])
+    rows.sort(key=lambda row: (len(row[0]), row[0]))
     return "launches / device ms of a step by kind", ["", "arm", *kinds, "all"], rows
