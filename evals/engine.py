@@ -207,7 +207,9 @@ class Generator:
         """
         first, second = self.run(short), self.run(long)
         more = (second.decode_s - first.decode_s) * 1e3
-        return more / (second.steps - first.steps), second.answer
+        steps = second.steps - first.steps
+        # Nothing was measured then, which whoever takes the figure refuses.
+        return (more / steps if steps > 0 else 0.0), second.answer
 
     def profiled(self, tokens: int) -> tuple[list[kinds.Launch], float]:
         """Kernels of a run under the profiler, and its decode steps."""

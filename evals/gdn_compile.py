@@ -6,6 +6,8 @@ import multiprocessing
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+import torch
+
 from evals import gdn_arms, gdn_case, vllm_tree
 from evals.gdn_case import Case
 from series.errors import SeriesError
@@ -35,6 +37,7 @@ def _compile(job: Job) -> str:
                     },
                     output_gate_activation=buffers["output_gate_activation"],
                 )
+        torch.cuda.synchronize()
     # Triton's own errors have no common ancestor; whatever it is, it is reported.
     except Exception as error:
         return f"{case.words()}: {type(error).__name__}: {error}"

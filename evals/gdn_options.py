@@ -54,6 +54,7 @@ def cases_of(args: argparse.Namespace) -> list["Case"]:
     """The cases that the words ask for."""
     from evals import gdn_case
 
+    cli.numbers(str(args.jobs), "--jobs")
     tokens = cli.numbers(args.tokens, "--tokens")
     if max(tokens) > 8:
         raise UsageError(f"--tokens {args.tokens}: a request has 1 to 8.")

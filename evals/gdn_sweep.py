@@ -65,15 +65,16 @@ def tiles(
     return found
 
 
-def around(rule: Any) -> list[Setting]:
+def around(rule: Any, capped: bool = True) -> list[Setting]:
     """The rule, and all settings that differ from its choice in one thing.
 
     Args:
         rule: What the rule picks: a named tuple, rows and num_warps among its fields.
+        capped: Whether the launcher heeds a limit on registers for this case.
     """
     found = {tuple(rule): Setting()}
     for name, values in _ALONE.items():
-        for value in values:
+        for value in values if capped or name != "max_registers" else ():
             other = tuple(rule._replace(**{name: value}))
             said = f"{name} {value if value != '' else 'plain'}"
             found.setdefault(other, Setting(said, {"settings": other}))
@@ -130,9 +131,14 @@ def _port_settings(args: argparse.Namespace, case: Case, rule: Any) -> list[Sett
     return tiles(values, warps, gdn_case.STATES[case.state].itemsize, rows)
 
 
+def _rowwise_settings(_: argparse.Namespace, case: Case, rule: Any) -> list[Setting]:
+    most = importlib.import_module(ROWWISE).CAPPED_TOKENS
+    return around(rule, case.tokens <= most)
+
+
 KERNELS = {
     "port": Kernel(PORT, "pick_value_tile", _port_settings),
-    "rowwise": Kernel(ROWWISE, "launch_settings", lambda _, case, rule: around(rule)),
+    "rowwise": Kernel(ROWWISE, "launch_settings", _rowwise_settings),
 }
 
 
@@ -151,11 +157,11 @@ def _compile(job: tuple[str, Case, Setting]) -> str:
 
 def precompile(
     name: str, work: Sequence[tuple[Case, Setting]], jobs: int
-) -> dict[tuple[str, str], str]:
+) -> dict[tuple[str, int, str], str]:
     """Compiles what a sweep will launch in parallel, into Triton's cache.
 
     Returns:
-        Why a setting cannot run, by the state's dtype and the setting's name.
+        Why a setting cannot run, by the state's dtype, tokens, and its name.
     """
     small: dict[tuple[Any, ...], tuple[str, Case, Setting]] = {}
     for case, setting in work:
@@ -166,7 +172,7 @@ def precompile(
     with multiprocessing.get_context("spawn").Pool(min(jobs, len(todo))) as pool:
         said = pool.map(_compile, todo, chunksize=1)
     return {
-        (case.state, setting.name): why
+        (case.state, case.tokens, setting.name): why
         for (_, case, setting), why in zip(todo, said, strict=True)
         if why
     }
@@ -226,14 +232,16 @@ def run(args: argparse.Namespace, cases: Sequence[Case], options: Any) -> list[d
         (case, one) for case, found in zip(cases, swept, strict=True) for one in found
     ]
     failed = precompile(args.sweep, work, args.jobs)
-    for (state, name), why in failed.items():
-        print(f"sweep: {name} {state} left out: {why}", file=sys.stderr)
+    for (state, tokens, name), why in failed.items():
+        where = f"{name} {state}, {tokens} tokens,"
+        print(f"sweep: {where} left out: {why}", file=sys.stderr)
     results = []
     for case, rule, found in zip(cases, chosen, swept, strict=True):
         print(f"sweep: {case.words()}", file=sys.stderr, flush=True)
         number = gdn_case.rotated(case, options.cache)
         sets = [gdn_case.make(case, "cuda", options.seed + n) for n in range(number)]
-        can = [one for one in found if (case.state, one.name) not in failed]
+        kind = (case.state, case.tokens)
+        can = [one for one in found if (*kind, one.name) not in failed]
         blocks = max(1, options.blocks // 2)
         result = sweep(kernel, case, sets, can, blocks, 5.0)
         shown = tuple(rule) if isinstance(rule, tuple) else rule

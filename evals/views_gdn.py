@@ -46,11 +46,11 @@ def times(data: dict[str, Any]) -> View:
 
 def grid(data: dict[str, Any]) -> View:
     """Every fused arm's time over the first arm's, in sum over a grid of cases."""
-    base, *arms = [
-        name for name in data["cases"][0]["cold"]["samples"] if name != "control"
-    ]
+    cases = data["cases"] if len(data["cases"]) > MANY else []
+    names = [*cases[0]["cold"]["samples"]] if cases else [""]
+    base, *arms = [name for name in names if name != "control"]
     groups: dict[tuple[str, int, str], list[dict[str, Any]]] = {}
-    for row in data["cases"] if len(data["cases"]) > MANY else ():
+    for row in cases:
         for arm in arms:
             groups.setdefault((row["state"], row["tokens"], arm), []).append(row)
     lines = []

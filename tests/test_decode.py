@@ -212,6 +212,7 @@ def test_a_step_is_timed_between_a_short_and_a_long_run(
     ms, answer = asked.step_ms(5, 261)
     assert ms == pytest.approx(10.0)
     assert asked.step_ms(5, 261)[1] == answer != asked.step_ms(5, 259)[1]
+    assert asked.step_ms(4, 4)[0] == 0.0
     assert asked.run(1)[:3] == (pytest.approx(0.03), pytest.approx(0.0), 0)
     plain = engine.Generator(fake, engine.prompts(1, 16, 0), False)
     assert plain.run(128).steps == 127

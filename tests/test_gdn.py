@@ -213,6 +213,9 @@ def test_a_sweep_round_a_rules_choice_changes_one_thing_at_a_time() -> None:
     for one, values in zip(found[1:], forced, strict=True):
         changed = [a for a, b in zip(rule, values, strict=True) if a != b]
         assert len(changed) == 1 or one.name.startswith("rows"), one
+    free = [one.name for one in gdn_sweep.around(rule, capped=False)]
+    assert len(free) == len(names) - 3
+    assert not any(name.startswith("max_registers") for name in free)
 
 
 def test_only_a_batchs_last_requests_are_held_against_the_reference() -> None:
@@ -289,6 +292,7 @@ def test_the_control_is_compared_with_what_it_repeats() -> None:
         ["--requests", "0"],
         ["--requests", "many"],
         ["--tokens", "4,9"],
+        ["--jobs", "0"],
     ],
 )
 def test_words_that_name_no_case(words: list[str]) -> None:

@@ -197,7 +197,7 @@ def test_the_sweep_names_the_rules_choice_and_the_best(
         _launch=lambda **words: launched.append(port.pick_value_tile(2, 1)),
     )
     monkeypatch.setattr(gdn_sweep.importlib, "import_module", lambda name: port)
-    said = {("fp32", "t64/w2"): "OutOfResources: registers"}
+    said = {("fp32", 2, "t64/w2"): "OutOfResources: registers"}
     monkeypatch.setattr(gdn_sweep, "precompile", lambda *_: said)
     code, found = run(tmp_path, "--sweep", "--warps", "2,4", "--requests", "1")
     assert code == 0
@@ -206,7 +206,7 @@ def test_the_sweep_names_the_rules_choice_and_the_best(
     assert (swept["chosen"], swept["rule_over_best"]) == (64, 1.0)
     assert swept["kernel"] == "port"
     assert launched
-    assert "t64/w2 fp32 left out: OutOfResources" in capsys.readouterr().err
+    assert "t64/w2 fp32, 2 tokens, left out: OutOfResources" in capsys.readouterr().err
 
 
 def test_an_arm_that_is_not_there_is_refused(
