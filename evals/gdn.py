@@ -189,8 +189,7 @@ def main(argv: Sequence[str]) -> int:
     )
     print(f"arms: {', '.join(arms)}; left out: {'; '.join(left_out) or 'none'}")
     gdn_compile.everything(cases, arms, args.merged, args.jobs)
-    rows, void = [], []
-    asked = len(cases)
+    rows, void, interrupted = [], [], False
     try:
         for case in cases:
             print(f"{case.words()}", file=sys.stderr, flush=True)
@@ -199,9 +198,9 @@ def main(argv: Sequence[str]) -> int:
             rows.append({**row, "sensor": before})
             void += problems
     except KeyboardInterrupt:
-        # What was measured is kept, as a void run.
+        # What was measured is kept, as a void run, and nothing more is done.
+        interrupted = True
         void.append(f"interrupted after {len(rows)} of {len(cases)} cases")
-        cases = cases[: len(rows)]
     if args.sweep and not void:
         from evals import gdn_sweep
 
@@ -209,7 +208,7 @@ def main(argv: Sequence[str]) -> int:
             row["sweep"] = swept
     # Last: a profiler that ran may slow down the launches that follow.
     kinds = set()
-    for row, case in zip(rows, cases, strict=True):
+    for row, case in [] if interrupted else zip(rows, cases, strict=True):
         kind = (case.heads, case.state, case.tokens)
         if args.quick and kind in kinds:
             continue
@@ -236,8 +235,9 @@ def main(argv: Sequence[str]) -> int:
             "void": void,
         }
         cli.write_json(args.json, record)
-    if len(rows) < asked:
-        print(f"{void[-1]}; what was measured is kept", file=sys.stderr)
+    if interrupted:
+        kept = f"; what was measured is kept in {args.json}" if args.json else ""
+        print(f"{void[-1]}{kept}", file=sys.stderr)
         raise KeyboardInterrupt
     if void:
         raise SeriesError(f"the run is void: {'; '.join(void)}.")

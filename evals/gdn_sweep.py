@@ -3,14 +3,13 @@
 
 import argparse
 import importlib
-import multiprocessing
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from evals import cli, gdn_case, replay
+from evals import cli, gdn_case, gdn_compile, replay
 from evals.blocks import plan
 from evals.gdn_arms import PORT, ROWWISE
 from evals.gdn_case import HEAD_DIM, Buffers, Case
@@ -142,17 +141,9 @@ KERNELS = {
 }
 
 
-def _compile(job: tuple[str, Case, Setting]) -> str:
-    from evals import vllm_tree
-
-    vllm_tree.prepare()
+def _launch(job: tuple[str, Case, Setting]) -> None:
     name, case, setting = job
-    try:
-        KERNELS[name].launch(setting, gdn_case.make(case, "cuda", 0))
-    # Triton's own errors have no common ancestor; whatever it is, it is reported.
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return ""
+    KERNELS[name].launch(setting, gdn_case.make(case, "cuda", 0))
 
 
 def precompile(
@@ -169,8 +160,7 @@ def precompile(
             one = Case(case.heads, case.state, 1, case.tokens, case.layout)
             small[one, setting.name, str(setting.forced)] = (name, one, setting)
     todo = list(small.values())
-    with multiprocessing.get_context("spawn").Pool(min(jobs, len(todo))) as pool:
-        said = pool.map(_compile, todo, chunksize=1)
+    said = gdn_compile.in_parallel(_launch, todo, jobs)
     return {
         (case.state, case.tokens, setting.name): why
         for (_, case, setting), why in zip(todo, said, strict=True)

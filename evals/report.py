@@ -91,7 +91,7 @@ def page(records: Sequence[Record], series: Series) -> str:
             "stale": "; ".join(record.stale(kept, series)),
             "command": shlex.join(map(str, kept["command"])),
             "plots": plots.plots(kept["kind"], kept["data"]),
-            "tables": views.tables(kept, series),
+            "tables": views.tables(kept, series, records),
         }
         for kept in records
     ]
@@ -119,7 +119,7 @@ def main(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv)
     series = record.current()
     records = record.load_all()
-    found = {t.name: t for kept in records for t in views.tables(kept, series)}
+    found = {t.name: t for kept in records for t in views.tables(kept, series, records)}
     if args.list:
         for table in found.values():
             print(f"{table.name:<24} {table.title}")

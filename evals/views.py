@@ -54,7 +54,6 @@ VIEWS: dict[str, dict[str, Callable[[dict[str, Any]], View]]] = {
     },
     "ab": {
         "": views_ab.ab_metrics,
-        "foretold": lambda data: views_ab.ab_predicted(data, record.load_all()),
         "calls": views_ab.ab_calls,
         "steps": views_ab.ab_steps,
     },
@@ -78,6 +77,10 @@ VIEWS: dict[str, dict[str, Callable[[dict[str, Any]], View]]] = {
     },
 }
 """By kind of record and name of the view; a view without rows is left out."""
+BESIDE: dict[str, dict[str, Callable[[dict[str, Any], Sequence[Record]], View]]] = {
+    "ab": {"foretold": views_ab.ab_predicted},
+}
+"""The same, of views that need other records beside it: its peers."""
 
 
 NOTES = {
@@ -123,12 +126,41 @@ def caption(kept: Record) -> str:
     return f"{kept['date'][:10]}, {where}; {about}"
 
 
-def tables(kept: Record, series: Series) -> list[Table]:
-    """Every table of a record, the main one first."""
+def peers(kept: Record, records: Sequence[Record]) -> list[Record]:
+    """The records of the same device that measured the same form of shared files."""
+
+    def agrees(one: Record) -> bool:
+        shared = set(one["files"]) & set(kept["files"])
+        return all(one["files"][file] == kept["files"][file] for file in shared)
+
+    device = kept["machine"].get("device")
+    return [
+        one for one in records if one["machine"].get("device") == device and agrees(one)
+    ]
+
+
+def tables(kept: Record, series: Series, records: Sequence[Record] = ()) -> list[Table]:
+    """Every table of a record, the main one first.
+
+    Args:
+        kept: The record.
+        series: What the patches are now.
+        records: All records, for the views that join some.
+    """
     found = []
     stale = "; ".join(record.stale(kept, series))
-    for view, make in VIEWS.get(kept["kind"], {}).items():
-        title, columns, rows = make(kept["data"])
+    others = peers(kept, records)
+    made = [
+        *(
+            (view, make(kept["data"]))
+            for view, make in VIEWS.get(kept["kind"], {}).items()
+        ),
+        *(
+            (view, join(kept["data"], others))
+            for view, join in BESIDE.get(kept["kind"], {}).items()
+        ),
+    ]
+    for view, (title, columns, rows) in made:
         if rows:
             name = kept["name"] + (f":{view}" if view else "")
             note = NOTES.get((kept["kind"], view), "")

@@ -58,7 +58,7 @@ def ab_predicted(data: dict[str, Any], records: Sequence[dict[str, Any]]) -> Vie
 
     Args:
         data: Of a comparison; one of decode steps has metrics step_ms_REQUESTS.
-        records: All records; those of the GDN benchmark have the kernels' times.
+        records: Its peers; those of the GDN benchmark have the kernels' times.
     """
     arms = data.get("plan", {}).get("arms", {})
     times: dict[tuple[str, int, str], float] = {}

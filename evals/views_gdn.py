@@ -46,14 +46,17 @@ def times(data: dict[str, Any]) -> View:
 
 def grid(data: dict[str, Any]) -> View:
     """Every fused arm's time over the first arm's, in sum over a grid of cases."""
-    cases = data["cases"] if len(data["cases"]) > MANY else []
-    names = [*cases[0]["cold"]["samples"]] if cases else [""]
-    base, *arms = [name for name in names if name != "control"]
+    columns = ["arm", "state", "tokens", "points"]
+    columns += ["least", "median", "most", "most at H x HV, requests"]
+    cases, lines = data["cases"], list[list[str]]()
+    if len(cases) <= MANY:
+        return "", columns, lines
+    names = [name for name in cases[0]["cold"]["samples"] if name != "control"]
+    base, arms = names[0], names[1:]
     groups: dict[tuple[str, int, str], list[dict[str, Any]]] = {}
     for row in cases:
         for arm in arms:
             groups.setdefault((row["state"], row["tokens"], arm), []).append(row)
-    lines = []
     for (state, tokens, arm), rows in sorted(groups.items()):
         found = sorted(
             (median(row[kind]["samples"][arm]) / median(row[kind]["samples"][base]), n)
@@ -65,8 +68,6 @@ def grid(data: dict[str, Any]) -> View:
         worst = rows[found[-1][1]]
         where = f"{worst['shape']}, {worst['requests']}"
         lines.append([arm, state, str(tokens), str(len(found)), *shown, where])
-    columns = ["arm", "state", "tokens", "points"]
-    columns += ["least", "median", "most", "most at H x HV, requests"]
     return f"GDN decode, time over that of {base}, warm and cold", columns, lines
 
 

@@ -2,6 +2,7 @@
 """The GDN benchmark as far as it goes without a GPU: reference, claims, refusals."""
 
 import io
+import json
 import math
 import os
 import subprocess
@@ -21,6 +22,7 @@ from evals import (  # noqa: E402
     gdn,
     gdn_arms,
     gdn_case,
+    gdn_compile,
     gdn_options,
     gdn_sweep,
     replay,
@@ -28,7 +30,7 @@ from evals import (  # noqa: E402
 )
 from evals.blocks import Slot, plan  # noqa: E402
 from evals.gdn_case import HEAD_DIM, Buffers, Case  # noqa: E402
-from series.errors import UsageError  # noqa: E402
+from series.errors import SeriesError, UsageError  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -355,3 +357,42 @@ def test_a_release_without_the_port_is_refused(tmp_path: Path) -> None:
     for given in (tmp_path, tmp_path / "none", tmp_path / "vllm-9.tar.gz"):
         with pytest.raises(vllm_tree.TreeError):
             vllm_tree.merged_module(given)
+
+
+def test_a_kernel_that_does_not_run_is_told_before_anything_is_timed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = []
+
+    def pool(run: object, work: list, jobs: int) -> list[str]:
+        asked.extend(work)
+        return ["", "OutOfResources: shared memory"]
+
+    monkeypatch.setattr(gdn_compile, "in_parallel", pool)
+    cases = [
+        Case((1, 2), state, requests)
+        for state in ("fp32", "bf16")
+        for requests in (4, 1)
+    ]
+    with pytest.raises(SeriesError) as caught:
+        gdn_compile.everything(cases, {"unfused", "port"}, None, 2)
+    assert "1x2 bf16 1 requests: a kernel does not run: OutOfRes" in caught.value.what
+    assert "--arms" in str(caught.value.hint)
+    # Each kind of layer once, as a batch of one, with the largest batch beside it.
+    assert [(case.state, case.requests, most) for case, *_, most in asked] == [
+        ("fp32", 1, 4),
+        ("bf16", 1, 4),
+    ]
+    assert asked[0][1] == ["port", "unfused"]
+
+
+def test_each_item_of_the_pool_says_why_it_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "vllm"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    last = gdn_compile.in_parallel(json.loads, ["1", "no json"], 4)
+    assert len(last) == 2
+    assert last[1].startswith("JSONDecodeError: Expecting value")

@@ -167,7 +167,7 @@ def test_adding_what_a_bench_wrote(
 def test_a_record_names_no_folder_of_the_machine(
     world: World, series: Series, tmp_path: Path
 ) -> None:
-    words = ["evals.gdn", "--json", "/root/out/gdn.json", "--op=/tmp/x/op.so", "--n=1"]
+    words = ["evals.gdn", "--json", "/data/out/gdn.json", "--op=/data/op.so", "--n=1"]
     data = {"plan": {"arms": {"on": ["/usr/bin/python3", "arm.py"]}}, "us": [1.5]}
     path = record.write(
         "one",

@@ -210,6 +210,22 @@ def test_steps_stand_beside_what_the_kernels_foretell() -> None:
     assert not views_ab.ab_predicted(data, [])[2]
 
 
+def test_only_peers_of_a_record_are_joined_with_it() -> None:
+    def one(name: str, device: str, blob: str) -> record.Record:
+        return kept(name, "gdn", {}, device=device) | {"files": {"vllm/x.py": blob}}
+
+    mine = one("mine", "NVIDIA H200", "b")
+    others = [
+        mine,
+        one("same", "NVIDIA H200", "b"),
+        one("older-form", "NVIDIA H200", "c"),
+        one("other-device", "gfx942", "b"),
+    ]
+    assert [p["name"] for p in views.peers(mine, others)] == ["mine", "same"]
+    other_files = {**mine, "files": {"vllm/y.py": "c"}}
+    assert len(views.peers(other_files, others)) == 3
+
+
 def test_tables_hold_the_records_figures() -> None:
     tables = found()
     assert list(tables["gdn-h200"].rows[1]) == [
@@ -318,7 +334,8 @@ def test_the_readmes_tables_are_those_of_the_records() -> None:
     if not re.search(r"<!-- table:", text):
         pytest.skip("README.md has no tables yet")
     series = record.current()
-    real = {t.name: t for one in record.load_all() for t in views.tables(one, series)}
+    records = record.load_all()
+    real = {t.name: t for one in records for t in views.tables(one, series, records)}
     assert report.readme_text(text, real) == text, "python -m evals.report --readme"
 
 
