@@ -77,8 +77,11 @@ VIEWS: dict[str, dict[str, Callable[[dict[str, Any]], View]]] = {
     },
 }
 """By kind of record and name of the view; a view without rows is left out."""
-BESIDE: dict[str, dict[str, Callable[[dict[str, Any], Sequence[Record]], View]]] = {
-    "ab": {"foretold": views_ab.ab_predicted},
+BESIDE: dict[str, dict[str, Callable[[Record, Sequence[Record]], View]]] = {
+    "ab": {
+        "foretold": lambda kept, peers: views_ab.ab_predicted(kept["data"], peers),
+        "again": views_ab.ab_again,
+    },
 }
 """The same, of views that need other records beside it: its peers."""
 
@@ -156,7 +159,7 @@ def tables(kept: Record, series: Series, records: Sequence[Record] = ()) -> list
             for view, make in VIEWS.get(kept["kind"], {}).items()
         ),
         *(
-            (view, join(kept["data"], others))
+            (view, join(kept, others))
             for view, join in BESIDE.get(kept["kind"], {}).items()
         ),
     ]

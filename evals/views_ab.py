@@ -87,6 +87,35 @@ def ab_predicted(data: dict[str, Any], records: Sequence[dict[str, Any]]) -> Vie
     return "decode step to the first arm's, foretold by the kernels", columns, rows
 
 
+def ab_again(kept: dict[str, Any], records: Sequence[dict[str, Any]]) -> View:
+    """The ratios of a comparison beside those of later records of the same arms.
+
+    Args:
+        kept: The record of the comparison.
+        records: Its peers.
+    """
+    arms = kept["data"].get("plan", {}).get("arms")
+    later = [
+        one["data"]["compared"]
+        for one in records
+        if arms
+        and one["kind"] == "ab"
+        and (one["date"], one["name"]) > (kept["date"], kept["name"])
+        and one["data"].get("plan", {}).get("arms") == arms
+    ]
+    rows = []
+    for metric, by_arm in kept["data"]["compared"].items():
+        for name, one in by_arm.items():
+            for other in (found.get(metric, {}).get(name) for found in later):
+                if other is None or None in (one["ratio"], other["ratio"]):
+                    continue
+                meet = one["low"] <= other["high"] and other["low"] <= one["high"]
+                told_both = [told(one), told(other), "meet" if meet else "apart"]
+                rows.append([metric, name, *told_both])
+    columns = ["metric", "arm", "this run", "the later one", "intervals"]
+    return "independent runs of the same comparison", columns, rows
+
+
 def ab_calls(data: dict[str, Any]) -> View:
     """What each arm called, from its first run."""
     first: dict[str, dict[str, float]] = {}

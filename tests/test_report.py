@@ -210,6 +210,32 @@ def test_steps_stand_beside_what_the_kernels_foretell() -> None:
     assert not views_ab.ab_predicted(data, [])[2]
 
 
+def again(date: str, values: dict[str, float], *words: str) -> record.Record:
+    one = ab_record()
+    data = {
+        "plan": {"arms": {name: ["arm.py", *words] for name in values}},
+        "runs": [],
+        "compared": {"ms": timed(values)["compared"]},
+    }
+    return {**one, "name": f"run-{date}", "date": date, "data": data}
+
+
+def test_independent_runs_of_a_comparison_stand_side_by_side() -> None:
+    first = again("2026-11-30", {"unfused": 10.0, "port": 9.5, "control": 10.0})
+    later = again("2026-12-01", {"unfused": 10.0, "port": 9.5, "control": 10.1})
+    other = again("2026-12-01", {"unfused": 10.0, "port": 9.0}, "--shape", "27b")
+    records = [later, first, other, gdn_record(), ab_record()]
+    _, columns, rows = views_ab.ab_again(first, records)
+    assert [(row[0], row[1], row[-1]) for row in rows] == [
+        ("ms", "port", "meet"),
+        ("ms", "control", "apart"),
+    ]
+    assert rows[0][2].startswith("FASTER 0.950") and "1.010" in rows[1][3]
+    assert all(len(row) == len(columns) for row in rows)
+    assert not views_ab.ab_again(later, records)[2]
+    assert not views_ab.ab_again(ab_record(), records)[2]
+
+
 def test_only_peers_of_a_record_are_joined_with_it() -> None:
     def one(name: str, device: str, blob: str) -> record.Record:
         return kept(name, "gdn", {}, device=device) | {"files": {"vllm/x.py": blob}}
