@@ -230,7 +230,8 @@ def test_independent_runs_of_a_comparison_stand_side_by_side() -> None:
         ("ms", "port", "meet"),
         ("ms", "control", "apart"),
     ]
-    assert rows[0][2].startswith("FASTER 0.950") and "1.010" in rows[1][3]
+    assert rows[0][2].startswith("FASTER 0.950")
+    assert "1.010" in rows[1][3]
     assert all(len(row) == len(columns) for row in rows)
     assert not views_ab.ab_again(later, records)[2]
     assert not views_ab.ab_again(ab_record(), records)[2]
