@@ -4,10 +4,10 @@
     python -m evals.decode gdn --arms unfused,port,cuda_op --requests 1,8,32
     python -m evals.decode gate
 
-gdn: MTP decode with the GDN kernels that patch 0004's seam chooses. gate: the tiny
-dot's own workload with the patches 0001 to 0003 acting or not; the time to the first
-token is the negative control, for no gate sees one token in a prefill. Weights are
-dummies at a real model's shape. Each run is a process of its own, or, with
+gdn: MTP decode with the GDN kernels that patch 0004's seam chooses. gate: a workload
+without speculation, with the series' gate kernel forced on and off; the time to the
+first token is the negative control, for no gate sees one token in a prefill. Weights
+are dummies at a real model's shape. Each run is a process of its own, or, with
 --one-process, all of them are turns of one engine whose decode graphs are exchanged;
 kernel counts from the profiler prove which arm it was. What follows -- goes to
 evals.ab, such as --blocks 2, --cool 45 or --resume. Needs a GPU and the release's

@@ -4,11 +4,11 @@
     python -m evals.decode_arm gdn port --requests 1,8,32
     python -m evals.decode_arm gate on
 
-gdn: MTP with three drafts, milliseconds of a decode step by number of requests, and
-of a prefill. gate: no speculation, one request, 100 tokens in and 128 out, time to the
-first token and of each later one. Both: launches and device time of a step by kind,
-from the profiler, which also proves which arm ran. With dummy weights drafts are
-accepted or rejected alike, so there are no tokens a second here.
+gdn: MTP with three drafts, milliseconds of a decode step by number of requests. gate:
+no speculation, one request, 100 tokens in and 128 out, time to the first token and of
+each later one. Both: launches and device time of a step by kind, from the profiler,
+which also proves which arm ran. With dummy weights drafts are accepted or rejected
+alike, so there are no tokens a second here.
 """
 
 import argparse

@@ -8,8 +8,8 @@ where it is built or given with --op, the port of a later release given with --m
 Every arm first agrees with an fp64 reference on fresh inputs, outputs and state slots
 poisoned; then all are timed by graph replay, interleaved, warm (one buffer set) and
 cold (sets rotated beyond four times the last-level cache), beside a control that is
-the first fused arm captured once more; at last the profiler counts the kernels of a
-replay of each. An arm that disagrees, or ran other kernels than it claims, voids the
+the first fused arm once more; at last the profiler counts the kernels of a replay of
+each. An arm that disagrees, or ran other kernels than it claims, voids the
 run: exit code 1. Needs torch, triton, numpy, scipy, rich and a GPU, CUDA or ROCm.
 """
 
@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -85,11 +86,11 @@ def measure(
     result: dict = {}
     for kind, used in (("warm", sets[:1]), ("cold", sets)):
         calls = -(-LEAST_CALLS // len(used)) * len(used)
-        graphs = {
-            name: replay.capture(call, used, calls, options.sample_ms)
+        captures = {
+            name: partial(replay.capture, call, used, calls, options.sample_ms)
             for name, call in named.items()
         }
-        runs = replay.interleave(graphs, slots)
+        runs = replay.interleave(captures, slots)
         samples: dict[str, list[float]] = {name: [] for name in named}
         for slot, value in runs:
             samples[slot.arm].append(value)

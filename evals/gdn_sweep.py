@@ -6,6 +6,7 @@ import importlib
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from statistics import median
 from typing import Any
 
@@ -187,12 +188,12 @@ def sweep(
     def bound(setting: Setting) -> replay.Call:
         return lambda buffers: kernel.launch(setting, buffers)
 
-    graphs = {
-        setting.name: replay.capture(bound(setting), sets, calls, sample_ms)
+    captures = {
+        setting.name: partial(replay.capture, bound(setting), sets, calls, sample_ms)
         for setting in found
     }
-    runs = replay.interleave(graphs, plan(list(graphs), blocks))
-    samples: dict[str, list[float]] = {name: [] for name in graphs}
+    runs = replay.interleave(captures, plan(list(captures), blocks))
+    samples: dict[str, list[float]] = {name: [] for name in captures}
     for slot, value in runs:
         samples[slot.arm].append(value)
     times = {name: median(values) for name, values in samples.items()}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Times GPU work by graph replay, and counts the kernels that a graph runs."""
 
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -78,10 +79,19 @@ def sample_us(graph: Graph) -> float:
 
 
 def interleave(
-    graphs: Mapping[str, Graph], slots: Sequence[Slot]
+    captures: Mapping[str, Callable[[], Graph]], slots: Sequence[Slot]
 ) -> list[tuple[Slot, float]]:
-    """Samples the arms in the order of the slots."""
-    return [(slot, sample_us(graphs[slot.arm])) for slot in slots]
+    """Samples the arms in the order of the slots.
+
+    Two graphs of the same calls can differ by percents for as long as they live, so
+    each half of a block captures its own, in that half's order.
+    """
+    runs = []
+    for _, half in itertools.groupby(slots, lambda slot: (slot.block, slot.half)):
+        mine = list(half)
+        graphs = {slot.arm: captures[slot.arm]() for slot in mine}
+        runs += [(slot, sample_us(graphs[slot.arm])) for slot in mine]
+    return runs
 
 
 def kernels(graph: Graph) -> Counter[str]:

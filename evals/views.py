@@ -48,10 +48,7 @@ VIEWS: dict[str, dict[str, Callable[[dict[str, Any]], View]]] = {
         "launches": views_gdn.launches,
         "agreement": views_gdn.agreement,
     },
-    "dot": {
-        "": views_ab.dot_times,
-        "cold": lambda data: views_ab.dot_times(data, "cold"),
-    },
+    "dot": {"": views_ab.dot_times},
     "ab": {
         "": views_ab.ab_metrics,
         "calls": views_ab.ab_calls,
@@ -107,10 +104,14 @@ NOTES = {
     ("ab", "foretold"): (
         "Foretold: calls of a step times the difference of the kernels' cold times."
     ),
+    ("ab", "again"): "Intervals that meet share a ratio.",
     ("ab", "steps"): (
         "A dependent launch's time includes its wait for the kernel ahead."
     ),
-    ("dot", "cold"): "Cold is what a call adds to an eviction of the last-level cache.",
+    ("dot", ""): (
+        "Cold is what a call adds to an eviction of the last-level cache. Where there "
+        "is no verdict the runs were too few for one."
+    ),
 }
 """Words below a table, by kind of record and view."""
 

@@ -19,19 +19,36 @@ def told(one: dict[str, Any] | None) -> str:
     return f"{one['verdict']} {one['ratio']:.3f} ({ends})"
 
 
-def dot_times(data: dict[str, Any], kind: str = "warm") -> View:
-    """µs per call of the 1x1xK projection and its gate by arm."""
-    cases = [row for row in data["cases"] if kind in row]
-    arms = list(dict.fromkeys(n for row in cases for n in row[kind]["samples"]))
+def both(cells: Sequence[str]) -> str:
+    """What is told of warm and cold calls, once where that is the same."""
+    return cells[0] if len({*cells}) == 1 else " / ".join(cells)
+
+
+def dot_times(data: dict[str, Any]) -> View:
+    """µs per call of the 1x1xK projection and its gate by arm, warm / cold."""
     rows = []
-    for row in cases:
-        samples, compared = row[kind]["samples"], row[kind]["compared"]
-        cells = [f"{median(samples[n]):.2f}" if n in samples else "" for n in arms]
-        verdict = told(compared.get("triton"))
-        rows.append([row["form"], row["dtype"], str(row["k"]), *cells, verdict])
-    columns = ["form", "dtype", "K", *arms, "triton to BLAS"]
-    title = "1x1xK projection, µs per call, median of separate processes"
-    return f"{title}, {kind}", columns, rows
+    timed = [
+        (row, [row[kind] for kind in ("warm", "cold") if kind in row])
+        for row in data["cases"]
+    ]
+    arms = list(dict.fromkeys(n for _, kinds in timed for n in kinds[0]["samples"]))
+
+    def short(kinds: Sequence[dict[str, Any]], arm: str) -> str:
+        found = [kind["compared"].get(arm) for kind in kinds]
+        known = [one for one in found if one and one["ratio"] is not None]
+        ratios = " / ".join(f"{one['ratio']:.3f}" for one in known)
+        return f"{both([one['verdict'] for one in known])} {ratios}" if known else ""
+
+    for row, kinds in timed:
+        cells = []
+        for name in arms:
+            times = [k["samples"][name] for k in kinds if name in k["samples"]]
+            cells.append(" / ".join(f"{median(values):.2f}" for values in times))
+        told_of = [short(kinds, "triton"), short(kinds, "control")]
+        rows.append([row["form"], row["dtype"], str(row["k"]), *cells, *told_of])
+    columns = ["form", "dtype", "K", *arms, "triton to BLAS", "control to triton"]
+    title = "1x1xK projection, µs per call, warm / cold, median of separate processes"
+    return title, columns, rows
 
 
 def ab_metrics(data: dict[str, Any]) -> View:
@@ -61,30 +78,50 @@ def ab_predicted(data: dict[str, Any], records: Sequence[dict[str, Any]]) -> Vie
         records: Its peers; those of the GDN benchmark have the kernels' times.
     """
     arms = data.get("plan", {}).get("arms", {})
-    times: dict[tuple[str, int, str], float] = {}
-    for kept in (kept for kept in records if kept["kind"] == "gdn"):
-        for case in kept["data"]["cases"]:
-            if case["state"] == "fp32" and case["tokens"] == 4:
-                for arm, values in case["cold"]["samples"].items():
-                    at = (case["shape"], case["requests"], arm)
-                    times.setdefault(at, median(values))
-    rows = []
+    rows, sources = [], []
     for metric, by_arm in data["compared"].items():
         _, is_step, number = metric.partition("step_ms_")
         for name, one in by_arm.items() if is_step else ():
             base, words = one["base"], arms.get(name, [])
             heads = "16x48" if "27b" in words else "16x32"
-            ends = [(heads, int(number), arm) for arm in (base, name)]
             calls = next(r["calls"] for r in data["runs"] if r["arm"] == name)
-            known = f"gdn_{name}" in calls and all(end in times for end in ends)
-            if "--state" in words or not known:
+            timed = kernel_times(records, heads, int(number), (base, name))
+            if "--state" in words or f"gdn_{name}" not in calls or not timed:
                 continue
+            source, first, second = timed
+            sources.append(source)
             values = [r["values"][metric] for r in data["runs"] if r["arm"] == base]
-            more = calls[f"gdn_{name}"] * (times[ends[1]] - times[ends[0]]) / 1e3
+            more = calls[f"gdn_{name}"] * (second - first) / 1e3
             foretold = f"{1 + more / median(values):.3f}"
             rows.append([number, name, f"{more:+.2f}", foretold, told(one)])
-    columns = ["requests", "arm", "ms a step", "foretold", "measured"]
+    by = f"foretold by {', '.join(dict.fromkeys(sources))}"
+    columns = ["requests", "arm", "ms a step", by, "measured"]
     return "decode step to the first arm's, foretold by the kernels", columns, rows
+
+
+def kernel_times(
+    records: Sequence[dict[str, Any]], heads: str, requests: int, arms: Sequence[str]
+) -> tuple[str, float, float] | None:
+    """Cold µs of two arms, FP32 state and 4 tokens, from one record that has both.
+
+    Returns:
+        Its name and both medians, of the record with the most samples; None where no
+        record has both.
+    """
+    point = {"shape": heads, "state": "fp32", "tokens": 4, "requests": requests}
+    found = [
+        (len(samples[arms[0]]), kept["name"], *(median(samples[arm]) for arm in arms))
+        for kept in records
+        if kept["kind"] == "gdn"
+        for case in kept["data"]["cases"]
+        if all(case[key] == value for key, value in point.items())
+        for samples in [case["cold"]["samples"]]
+        if all(arm in samples for arm in arms)
+    ]
+    if not found:
+        return None
+    _, name, first, second = max(found, key=lambda one: one[0])
+    return name, first, second
 
 
 def ab_again(kept: dict[str, Any], records: Sequence[dict[str, Any]]) -> View:

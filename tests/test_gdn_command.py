@@ -3,6 +3,7 @@
 
 import json
 from collections.abc import Callable
+from itertools import takewhile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -132,6 +133,27 @@ def test_a_run_and_its_record(
     out = capsys.readouterr().out
     assert "29.0 / 31.9" in out
     assert "left out: merged: no" in out
+
+
+def test_a_graph_that_is_faster_as_long_as_it_lives_is_no_verdict(
+    gpu: Gpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = gpu.sample
+
+    def capture(*args) -> Graph:
+        graph = gpu.capture(*args)
+        kinds = [kind for kind, _, _ in reversed(gpu.log)]
+        in_a_row = sum(1 for _ in takewhile("capture".__eq__, kinds))
+        graph.factor = 1 - 0.03 * in_a_row
+        return graph
+
+    monkeypatch.setattr(replay, "capture", capture)
+    monkeypatch.setattr(replay, "sample_us", lambda graph: plain(graph) * graph.factor)
+    _, found = run(tmp_path, "--blocks", "3")
+    for kind in ("warm", "cold"):
+        compared = found["cases"][0][kind]["compared"]
+        assert compared["control"]["verdict"] in ("SAME", "AMBIGUOUS")
+        assert compared["port"]["verdict"] == "FASTER"
 
 
 def test_the_profiler_comes_after_all_timing(gpu: Gpu, tmp_path: Path) -> None:

@@ -208,6 +208,18 @@ def test_steps_stand_beside_what_the_kernels_foretell() -> None:
         other = {**data, "plan": {"arms": arms}}
         assert not views_ab.ab_predicted(other, [gdn_record()])[2]
     assert not views_ab.ab_predicted(data, [])[2]
+    # A short look at the same arms, and one without the base, foretell nothing.
+    short, without = gdn_record(), gdn_record()
+    for kept_too in (short, without):
+        for case in kept_too["data"]["cases"]:
+            cold = case["cold"] = {**case["cold"]}
+            cold["samples"] = {n: [v[0] * 9] for n, v in cold["samples"].items()}
+    for case in without["data"]["cases"]:
+        del case["cold"]["samples"]["unfused"]
+    records = [{**short, "name": "short"}, without, gdn_record()]
+    _, columns, again = views_ab.ab_predicted(data, records)
+    assert again == rows
+    assert columns[3] == "foretold by gdn-h200"
 
 
 def again(date: str, values: dict[str, float], *words: str) -> record.Record:
