@@ -9,9 +9,10 @@ itself with every flag spelled out, not by the code under test.
 import hashlib
 import os
 import shutil
+import signal
 import subprocess
 import tarfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,6 +63,19 @@ FILES = {
     "tools/run.sh": b"#!/bin/sh\ntrue\n",
     "bare-end.txt": b"no newline at the end",
 }
+
+
+@pytest.fixture
+def default_signals() -> Iterator[None]:
+    """What ends a program ends it, though nohup or a shell's & had it ignored."""
+    ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    ignored = [one for one in ends if signal.getsignal(one) is signal.SIG_IGN]
+    for one in ignored:
+        usual = one is signal.SIGINT and signal.default_int_handler
+        signal.signal(one, usual or signal.SIG_DFL)
+    yield
+    for one in ignored:
+        signal.signal(one, signal.SIG_IGN)
 
 
 def git(cwd: Path, *args: str, **env: str) -> str:

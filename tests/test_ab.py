@@ -128,6 +128,7 @@ print(json.dumps({"value": 1.0 + int(os.environ["AB_RUN"]) / 1e4}))
 """
 
 
+@pytest.mark.usefixtures("default_signals")
 def test_an_interrupt_keeps_what_is_done_and_resume_goes_on(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(SLOW_ARM)
     seen = tmp_path / "seen"

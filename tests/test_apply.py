@@ -161,6 +161,7 @@ def test_a_bug_is_one_line_and_a_traceback_on_demand(
         assert ("Traceback" in done.stderr) == bool(debug)
 
 
+@pytest.mark.usefixtures("default_signals")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_ends_clean(
     world: World, clone: Path, tmp_path: Path, number: int

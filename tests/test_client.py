@@ -146,6 +146,7 @@ def test_a_server_that_dies_ends_it_with_its_own_error(tmp_path: Path) -> None:
         asked_of(server, questions(100))
 
 
+@pytest.mark.usefixtures("default_signals")
 def test_an_interrupt_ends_it_and_keeps_what_was_answered(tmp_path: Path) -> None:
     kept: list[str] = []
     with fake(tmp_path, "--fault", "hang:after/3") as server:

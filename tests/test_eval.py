@@ -160,6 +160,7 @@ def test_a_finished_run_asks_nothing_again(plan: Plan) -> None:
     assert set(asked(plan.arms[0]).values()) == {1}
 
 
+@pytest.mark.usefixtures("default_signals")
 def test_an_interrupt_loses_no_answer(plan: Plan) -> None:
     for arm in plan.arms:
         told(arm.tree, serve=["--seconds", "0.05"])

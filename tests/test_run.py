@@ -516,6 +516,7 @@ def test_own_tests_alone_need_no_tree(root: Path, capfd: pytest.CaptureFixture) 
     assert guarded(run.main, ["--own-only"]) == 1
 
 
+@pytest.mark.usefixtures("default_signals")
 def test_an_interrupt_ends_the_run_with_130(root: Path, tmp_path: Path) -> None:
     started = tmp_path / "started"
     test = f"import pathlib, time\npathlib.Path({str(started)!r}).touch()\n"

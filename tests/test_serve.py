@@ -324,6 +324,7 @@ sys.exit(cli.guarded(main, []))
 """
 
 
+@pytest.mark.usefixtures("default_signals")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_to_the_run_ends_its_server(
     arm: Arm, model: Path, tmp_path: Path, number: signal.Signals
