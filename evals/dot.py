@@ -110,7 +110,7 @@ def measure(case: "Case", args: argparse.Namespace) -> dict[str, Any]:
     kinds = {"warm": {name: spread(call) for name, call in calls.items()}}
     if not args.no_cold:
         size = gdn_case.CACHE_FACTOR * replay.last_level_cache()
-        evicted = torch.empty(size, dtype=torch.uint8, device="cuda")
+        evicted = torch.empty(size, dtype=torch.uint8, device=dot_arms.DEVICE)
 
         def after(call: Callable[..., object]) -> Callable[[Any], object]:
             return lambda operands: (evicted.zero_(), call(*operands))
@@ -165,12 +165,16 @@ def run_child(args: argparse.Namespace) -> int:
 
 
 def run_processes(
-    args: argparse.Namespace, argv: Sequence[str], tree: Path
-) -> list[list[dict]]:
-    """Starts one child after the other; the rows of each."""
+    args: argparse.Namespace, argv: Sequence[str], tree: Path, sensor: sensors.Sensor
+) -> tuple[list[list[dict]], list[dict]]:
+    """Starts one child after the other.
+
+    Returns:
+        The rows of each, and what the sensor read right after each.
+    """
     paths = [str(tree), str(ROOT), os.environ.get("PYTHONPATH", "")]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    answers = []
+    answers, readings = [], []
     for process in range(2 * args.blocks):
         if process:
             time.sleep(args.pause)
@@ -182,8 +186,9 @@ def run_processes(
         done = subprocess.run(call, stdout=subprocess.PIPE, text=True, env=env)
         if done.returncode:
             raise SeriesError(f"process {process + 1} failed: see above.")
+        readings += [sensor.read().as_dict()] if sensor.read else []
         answers.append(json.loads(done.stdout.splitlines()[-1]))
-    return answers
+    return answers, readings
 
 
 def joined(case: "Case", rows: Sequence[dict]) -> dict[str, Any]:
@@ -230,8 +235,7 @@ def main(argv: Sequence[str]) -> int:
     from evals import dot_arms
 
     sensor = sensors.find_sensor()
-    before = sensor.read().as_dict() if sensor.read else None
-    answers = run_processes(args, argv, tree)
+    answers, readings = run_processes(args, argv, tree, sensor)
     rows = [
         joined(case, [answer[at] for answer in answers])
         for at, case in enumerate(cases)
@@ -245,7 +249,7 @@ def main(argv: Sequence[str]) -> int:
             "command": ["evals.dot", *argv],
             "date": machine.now(),
             "machine": machine.gpu_facts(sensor),
-            "sensor": before,
+            "sensor": readings,
             "sources": machine.blobs(tree, SOURCES),
             "cases": rows,
             "void": void,
