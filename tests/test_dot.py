@@ -30,7 +30,7 @@ class Gpu:
     """What the benchmark would do on a GPU; the arms compute on this CPU.
 
     Attributes:
-        log: What was captured and sampled, and of which arm.
+        log: What was captured, sampled and profiled, and of which arm.
         ran: Kernels per call by arm.
         wrong: The arm whose result is wrong.
         later: By how much each graph of a row is faster than the one ahead of it.
@@ -74,6 +74,7 @@ class Gpu:
         return alone + US.get(graph.arm, 0.0) * graph.factor
 
     def kernels(self, graph: SimpleNamespace) -> dict[str, float]:
+        self.log.append(("profile", graph.arm))
         return {name: n * graph.calls for name, n in self.ran[graph.arm].items()}
 
     def read(self) -> SimpleNamespace:
