@@ -63,6 +63,14 @@ def whole(runs: Sequence[tuple[Slot, float]]) -> list[tuple[Slot, float]]:
     return [(slot, value) for slot, value in runs if count[slot.block] == size]
 
 
+def by_arm(runs: Sequence[tuple[Slot, float]]) -> dict[str, list[float]]:
+    """The values of each arm, in the order of the runs."""
+    samples: dict[str, list[float]] = {}
+    for slot, value in runs:
+        samples.setdefault(slot.arm, []).append(value)
+    return samples
+
+
 def adjusted(runs: Sequence[tuple[Slot, float]]) -> dict[str, list[float]]:
     """Logarithms of the values by arm, without the level of the block, half and place.
 

@@ -26,7 +26,7 @@ if __name__ == "__main__":
     sys.path[0] = str(Path(__file__).resolve().parent.parent)
 
 from evals import bench_tables, cli, gdn_options, machine, sensors, stats, vllm_tree
-from evals.blocks import Slot, plan
+from evals.blocks import Slot, by_arm, plan
 from series.errors import Exit, SeriesError
 
 if TYPE_CHECKING:
@@ -91,11 +91,8 @@ def measure(
             for name, call in named.items()
         }
         runs = replay.interleave(captures, slots)
-        samples: dict[str, list[float]] = {name: [] for name in named}
-        for slot, value in runs:
-            samples[slot.arm].append(value)
         result[kind] = {
-            "samples": samples,
+            "samples": by_arm(runs),
             "order": [slot.arm for slot in slots],
             "compared": compared(runs, next(iter(arms)), repeated),
         }

@@ -7,13 +7,13 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from statistics import median
 from typing import Any
 
 from evals import cli, gdn_case, gdn_compile, replay
-from evals.blocks import plan
+from evals.blocks import by_arm, plan
 from evals.gdn_arms import PORT, ROWWISE
 from evals.gdn_case import HEAD_DIM, Buffers, Case
+from evals.stats import medians
 
 RULE = "rule"
 # A lane must hold one 16-byte access, and no more than its registers can take.
@@ -193,10 +193,8 @@ def sweep(
         for setting in found
     }
     runs = replay.interleave(captures, plan(list(captures), blocks))
-    samples: dict[str, list[float]] = {name: [] for name in captures}
-    for slot, value in runs:
-        samples[slot.arm].append(value)
-    times = {name: median(values) for name, values in samples.items()}
+    samples = by_arm(runs)
+    times = medians(samples)
     best = min((name for name in times if name != RULE), key=times.__getitem__)
     return {
         "samples": samples,

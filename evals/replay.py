@@ -91,6 +91,8 @@ def interleave(
         mine = list(half)
         graphs = {slot.arm: captures[slot.arm]() for slot in mine}
         runs += [(slot, sample_us(graphs[slot.arm])) for slot in mine]
+        # Their memory is the next half's.
+        del graphs
     return runs
 
 

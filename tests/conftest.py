@@ -68,11 +68,14 @@ FILES = {
 @pytest.fixture
 def default_signals() -> Iterator[None]:
     """What ends a program ends it, though nohup or a shell's & had it ignored."""
-    ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    ignored = [one for one in ends if signal.getsignal(one) is signal.SIG_IGN]
+    usual = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: signal.SIG_DFL,
+        signal.SIGHUP: signal.SIG_DFL,
+    }
+    ignored = [one for one in usual if signal.getsignal(one) is signal.SIG_IGN]
     for one in ignored:
-        usual = one is signal.SIGINT and signal.default_int_handler
-        signal.signal(one, usual or signal.SIG_DFL)
+        signal.signal(one, usual[one])
     yield
     for one in ignored:
         signal.signal(one, signal.SIG_IGN)

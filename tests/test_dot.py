@@ -5,10 +5,9 @@ import contextlib
 import io
 import json
 import subprocess
-import sys
 from itertools import takewhile
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +17,7 @@ pytest.importorskip("scipy", reason="the statistics need requirements/evals.txt"
 pytest.importorskip("triton", reason="the bounded dot is a Triton kernel")
 
 from evals import cli, dot, dot_arms, machine, replay, sensors, vllm_tree  # noqa: E402
-from tests.test_dot_arms import gated_output_triton, tiny_dot_triton  # noqa: E402
+from tests.test_dot_arms import modules  # noqa: E402, F401
 
 US = {"blas": 7.0, "eager": 6.0, dot_arms.TWO_LAUNCHES: 3.0, "triton": 1.4}
 EVICTION_US = 20.0
@@ -91,23 +90,18 @@ def child(call: list[str], **_: Any) -> SimpleNamespace:
 
 
 @pytest.fixture
-def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Gpu:
+def gpu(
+    modules: dict[str, Any],  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> Gpu:
     played = Gpu()
-    for name, function in (
-        (dot_arms._TINY_DOT, tiny_dot_triton),
-        (dot_arms._OUTPUT, gated_output_triton),
-    ):
-        module: Any = ModuleType(name)
-        setattr(module, function.__name__, function)
-        monkeypatch.setitem(sys.modules, name, module)
     for source in dot.SOURCES:
         (tmp_path / source).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / source).write_text("")
     sensor = sensors.Sensor(played.read, "played")
     for owner, name, value in (
-        (dot_arms, "DEVICE", "cpu"),
         (dot_arms, "available", played.available),
-        (vllm_tree, "has", lambda _: True),
         (vllm_tree, "prepare", lambda: tmp_path),
         (machine, "require_gpu", lambda: None),
         (machine, "gpu_facts", lambda _: {"device": "a card"}),

@@ -20,7 +20,7 @@ from evals import (
     views_ab,
     views_gdn,
 )
-from evals.blocks import plan
+from evals.blocks import by_arm, plan
 from evals.record import Series
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -45,14 +45,11 @@ def kept(name: str, kind: str, data: dict, **machine: str) -> record.Record:
 
 def timed(values: dict[str, float]) -> dict:
     runs = [(slot, values[slot.arm]) for slot in plan([*values], 3)]
-    samples: dict[str, list[float]] = {name: [] for name in values}
-    for slot, value in runs:
-        samples[slot.arm].append(value)
     first = next(iter(values))
     compared = {
         name: stats.compare(first, name, runs).as_dict() for name in [*values][1:]
     }
-    return {"samples": samples, "compared": compared}
+    return {"samples": by_arm(runs), "compared": compared}
 
 
 def gdn_record() -> record.Record:
