@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from series import upkeep
-from series.errors import Exit, SeriesError
+from series.errors import Exit, SeriesError, of_system
 from series.upkeep import Json, Vllm
 
 HERE = Path(__file__).resolve().parent
@@ -55,23 +55,14 @@ def error_handler() -> Iterator[None]:
     try:
         yield
     except SeriesError as error:
-        if SETTING.debug:
-            traceback.print_exc()
-        print(f"error: {error.what}", file=sys.stderr)
-        if error.hint:
-            print(f"       {error.hint}", file=sys.stderr)
-        raise typer.Exit(error.code) from error
+        raise _told(error) from error
     except KeyboardInterrupt as error:
         print("interrupted: nothing is lost, run it again.", file=sys.stderr)
         raise typer.Exit(Exit.INTERRUPT) from error
     except typer.Exit:
         raise
     except OSError as error:
-        if SETTING.debug:
-            traceback.print_exc()
-        where = f"{error.filename}: " if error.filename else ""
-        print(f"error: {where}{error.strerror or error}", file=sys.stderr)
-        raise typer.Exit(Exit.FAILURE) from error
+        raise _told(of_system(error)) from error
     except Exception as error:
         if SETTING.debug:
             traceback.print_exc()
@@ -79,6 +70,15 @@ def error_handler() -> Iterator[None]:
         print(f"bug: {kind}: {error}", file=sys.stderr)
         print("       Run it with `apply.py --debug …` and report it.", file=sys.stderr)
         raise typer.Exit(Exit.FAILURE) from error
+
+
+def _told(error: SeriesError) -> typer.Exit:
+    if SETTING.debug:
+        traceback.print_exc()
+    print(f"error: {error.what}", file=sys.stderr)
+    if error.hint:
+        print(f"       {error.hint}", file=sys.stderr)
+    return typer.Exit(error.code)
 
 
 @app.command()

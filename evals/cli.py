@@ -12,7 +12,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
-from series.errors import Exit, SeriesError, UsageError
+from series.errors import Exit, SeriesError, UsageError, of_system
 
 LINE = 480
 """Characters of JSON that stay on one line."""
@@ -23,13 +23,19 @@ def guarded(command: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int
     try:
         return command(argv)
     except SeriesError as error:
-        print(f"error: {error.what}", file=sys.stderr)
-        if error.hint:
-            print(f"       {error.hint}", file=sys.stderr)
-        return error.code
+        return _told(error)
+    except OSError as error:
+        return _told(of_system(error))
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return Exit.INTERRUPT
+
+
+def _told(error: SeriesError) -> int:
+    print(f"error: {error.what}", file=sys.stderr)
+    if error.hint:
+        print(f"       {error.hint}", file=sys.stderr)
+    return error.code
 
 
 def show(title: str, columns: Iterable[str], rows: Iterable[Sequence[str]]) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from evals.proof import METADATA, metadata
-from series.errors import SeriesError
+from series.errors import SeriesError, of_system
 from series.manifest import Sdist
 from series.release import archive_of, cache_folder
 
@@ -116,6 +116,9 @@ def unpack(wheel: Path, tree: Path, python: Path, release: str) -> None:
     """
     prefix = tree / METADATA
     shutil.rmtree(prefix, ignore_errors=True)
+    # Written over in place they would change under another tree that shares them.
+    for path in (tree / "vllm").rglob("*.so"):
+        path.unlink()
     words = [str(python), "-m", "pip", "install", "--no-deps", "--no-build-isolation"]
     words += ["--no-index", "--no-input", "--disable-pip-version-check"]
     words += ["--prefix", str(prefix), "--editable", str(tree)]
@@ -146,6 +149,8 @@ def unpack(wheel: Path, tree: Path, python: Path, release: str) -> None:
                 _replace(tree / name, archive.read(name))
     except (KeyError, zipfile.BadZipFile) as error:
         raise WheelError(f"{wheel.name}: {error.args[0]}.") from error
+    except OSError as error:
+        raise of_system(error, tree) from error
     _lend_stub(python, metadata(tree)[0])
 
 

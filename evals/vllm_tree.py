@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes the vLLM tree on the module path importable where vLLM was never built."""
 
+import atexit
 import importlib
 import importlib.metadata
 import importlib.util
@@ -47,7 +48,7 @@ def prepare() -> Path:
         importlib.metadata.version("vllm")
     except importlib.metadata.PackageNotFoundError:
         # Platform detection asks for the version, which a tree alone has not.
-        folder = Path(tempfile.mkdtemp(prefix="vllm-metadata-"))
+        folder = temporary_folder("vllm-metadata-")
         info = folder / "vllm-0.0.0.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(_METADATA, encoding="utf-8")
@@ -57,6 +58,13 @@ def prepare() -> Path:
     except ImportError:
         sys.modules[_STAND_IN] = ModuleType(_STAND_IN)
     return Path(found.submodule_search_locations[0]).parent
+
+
+def temporary_folder(prefix: str) -> Path:
+    """A folder that lasts as long as this process."""
+    made = tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)
+    atexit.register(made.cleanup)
+    return Path(made.name)
 
 
 def has(module: str) -> bool:
@@ -97,7 +105,7 @@ def merged_module(source: Path) -> ModuleType:
 
 
 def _unpacked(archive: Path) -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="merged-port-"))
+    folder = temporary_folder("merged-port-")
     try:
         with tarfile.open(archive) as tar:
             for member in tar:

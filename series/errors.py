@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The exceptions that reach a user, each with the exit code it ends with."""
 
+import errno
+import os
 from enum import IntEnum
 
 
@@ -40,3 +42,19 @@ class ConflictError(SeriesError):
     """A patch does not apply to the base it was asked to go onto."""
 
     code = Exit.CONFLICT
+
+
+def of_system(error: OSError, where: str | os.PathLike[str] = "") -> SeriesError:
+    """A failure that the operating system reported, as one for a user.
+
+    Args:
+        error: What was raised.
+        where: The folder that was worked in; a failed write names no file itself.
+    """
+    # A call on an open file may give its number instead.
+    named = where if isinstance(error.filename, int) else error.filename or where
+    place = f"{os.fsdecode(named)}: " if named else ""
+    hint = ""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        hint = "Free some space, for example with make clean, and run it again."
+    return SeriesError(f"{place}{error.strerror or error}", hint)

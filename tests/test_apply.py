@@ -200,12 +200,12 @@ def test_a_failure_of_the_system_is_no_bug(
 ) -> None:
     def fail() -> None:
         with apply.error_handler():
-            raise OSError(28, "No space left on device", "/tmp/x")
+            raise OSError(20, "Not a directory", "/tmp/x")
 
     with pytest.raises(typer.Exit) as caught:
         fail()
     assert caught.value.exit_code == 1
-    assert capsys.readouterr().err == "error: /tmp/x: No space left on device\n"
+    assert capsys.readouterr().err == "error: /tmp/x: Not a directory\n"
 
 
 def test_it_runs_from_anywhere(world: World, tmp_path: Path, clone: Path) -> None:

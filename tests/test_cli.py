@@ -44,6 +44,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
         (SeriesError("it broke.", "Mend it."), 1, "error: it broke.\n       Mend it."),
         (UsageError("what?"), Exit.USAGE, "error: what?"),
         (KeyboardInterrupt(), Exit.INTERRUPT, "interrupted"),
+        (PermissionError(13, "Not allowed", "a"), 1, "error: a: Not allowed"),
     ],
 )
 def test_failures_become_one_message_and_a_code(

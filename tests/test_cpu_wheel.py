@@ -13,6 +13,7 @@ import pytest
 from evals import cpu_wheel
 from evals.cpu_wheel import WheelError
 from evals.proof import metadata
+from series.errors import SeriesError
 from series.manifest import load_manifest
 
 ROOT = Path(__file__).parent.parent
@@ -123,6 +124,25 @@ def test_a_tree_gets_the_extensions_through_vllms_setup(
     # A second time, after one that was cut off.
     cpu_wheel.unpack(wheel, tree, python, "0.32.0")
     assert metadata(tree) == [found]
+
+
+def test_a_file_shared_with_another_tree_is_not_written_over(
+    tree: Path, wheel: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "_C.abi3.so"
+    other.write_text("the other tree's\n")
+    os.link(other, tree / "vllm/_C.abi3.so")
+    cpu_wheel.unpack(wheel, tree, interpreter(tmp_path), "0.32.0")
+    assert not (tree / "vllm/_C.abi3.so").exists()
+    assert other.read_text() == "the other tree's\n"
+
+
+def test_a_tree_that_cannot_be_written_is_named(
+    tree: Path, wheel: Path, tmp_path: Path
+) -> None:
+    (tree / f"{cpu_wheel.EXTENSIONS[0]}.part").mkdir()
+    with pytest.raises(SeriesError, match=f"{tree}.*: Is a directory"):
+        cpu_wheel.unpack(wheel, tree, interpreter(tmp_path), "0.32.0")
 
 
 def test_a_torchvision_that_is_there_is_not_hidden(

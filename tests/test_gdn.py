@@ -359,6 +359,41 @@ def test_a_release_without_the_port_is_refused(tmp_path: Path) -> None:
             vllm_tree.merged_module(given)
 
 
+PROGRAM = """
+import sys, tempfile
+from pathlib import Path
+from evals import vllm_tree
+vllm_tree.prepare()
+vllm_tree.merged_module(Path(sys.argv[1]))
+vllm_tree.temporary_folder("more-")
+print(len(list(Path(tempfile.gettempdir()).iterdir())))
+if sys.argv[2:]:
+    raise KeyboardInterrupt
+"""
+
+
+@pytest.mark.parametrize("how", [[], ["interrupted"]])
+def test_no_temporary_folder_outlives_its_process(how: list, tmp_path: Path) -> None:
+    given, temporary = tmp_path / "vllm-9.tar.gz", tmp_path / "temporary"
+    temporary.mkdir()
+    (tmp_path / "vllm").mkdir()
+    (tmp_path / "vllm/__init__.py").touch()
+    with tarfile.open(given, "w:gz") as tar:
+        info = tarfile.TarInfo(f"vllm-9/{vllm_tree.MERGED_MODULE}")
+        tar.addfile(info)
+    paths = os.pathsep.join([str(tmp_path), str(ROOT)])
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(given), *how],
+        env=os.environ | {"TMPDIR": str(temporary), "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == ["3"], done.stderr
+    assert bool(done.returncode) == bool(how)
+    assert list(temporary.iterdir()) == []
+
+
 def test_a_kernel_that_does_not_run_is_told_before_anything_is_timed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

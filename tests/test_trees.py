@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The trees of both arms: what they hold, and when they are made anew."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -229,6 +230,8 @@ def test_the_cpu_environment_brings_its_wheel(
 
     def unpack(given: Path, tree: Path, python: Path, release: str) -> None:
         calls.append((given, tree.name, release))
+        (tree / "vllm/_C.abi3.so").write_text("the same for both\n")
+        (tree / "vllm/_own.abi3.so").write_text(str(tree))
 
     monkeypatch.setattr(cpu_wheel, "of_release", of_release)
     monkeypatch.setattr(cpu_wheel, "unpack", unpack)
@@ -238,3 +241,20 @@ def test_the_cpu_environment_brings_its_wheel(
         (wheel, stock.tree.name, "0.32.0"),
         (wheel, patched.tree.name, "0.32.0"),
     ]
+    one, two = (arm.tree / "vllm" for arm in (stock, patched))
+    assert os.path.samefile(one / "_C.abi3.so", two / "_C.abi3.so")
+    assert not os.path.samefile(one / "_own.abi3.so", two / "_own.abi3.so")
+
+
+def test_without_hard_links_each_tree_has_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def link(source: Path, target: Path) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", link)
+    for name in ("one", "two"):
+        (tmp_path / name / "vllm").mkdir(parents=True)
+        (tmp_path / name / "vllm/_C.abi3.so").write_text("the same\n")
+    assert trees.share(tmp_path / "one", tmp_path / "two") == 0
+    assert [path.name for path in (tmp_path / "two/vllm").iterdir()] == ["_C.abi3.so"]
