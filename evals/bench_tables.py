@@ -22,9 +22,9 @@ def show_times(rows: Sequence[dict], bandwidth: float) -> None:
     columns = ["H x HV", "state", "tokens", "requests", *arms, "floor"]
     cli.show(title, columns, lines)
     lines = []
-    for row in rows:
-        for name, one in row["cold"]["compared"].items():
-            where = f"{row['shape']} {row['state']} {row['requests']}"
+    for row, kind in ((row, kind) for row in rows for kind in ("warm", "cold")):
+        for name, one in row[kind]["compared"].items():
+            where = f"{row['shape']} {row['state']} {row['requests']} {kind}"
             told = ["", ""]
             if one["ratio"] is not None:
                 ends = f"{one['low']:.3f} to {one['high']:.3f}"
@@ -32,8 +32,8 @@ def show_times(rows: Sequence[dict], bandwidth: float) -> None:
             lines.append(
                 [where, name, one["base"], one["verdict"], *told, one["reason"]]
             )
-    columns = ["case (cold)", "arm", "against", "verdict", "ratio", "95%", ""]
-    cli.show("verdicts", columns, lines)
+    columns = ["case", "arm", "against", "verdict", "ratio", "interval", ""]
+    cli.show(f"verdicts; 95% for all {2 * len(rows)} points", columns, lines)
 
 
 def show_sweep(rows: Sequence[dict]) -> None:

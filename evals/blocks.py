@@ -3,7 +3,8 @@
 
 A block runs every arm once, then every arm once more in reverse, so that a drift in
 time and an advantage of running first hit all arms alike. Both are estimated from the
-runs themselves.
+runs themselves. As many blocks as there are arms are a Williams design: each arm has
+run in every place, and right after each of the others, equally often.
 """
 
 import math
@@ -41,14 +42,15 @@ def plan(
     Args:
         arms: Names of the arms.
         blocks: Number of blocks; each runs every arm twice.
-        order: "abba" lets every arm begin in turn; "random" shuffles each block.
+        order: "abba" balances places and neighbours; "random" shuffles each block.
         seed: Of the shuffle.
     """
     shuffler = random.Random(seed)
+    # 0, 1, n - 1, 2, n - 2 and so on: no two neighbours are equally far apart.
+    steps = [(at + 1) // 2 * (1 if at % 2 else -1) for at in range(len(arms))]
     slots = []
     for block in range(blocks):
-        turn = block % len(arms)
-        out = [*arms[turn:], *arms[:turn]]
+        out = [arms[(block + step) % len(arms)] for step in steps]
         if order == "random":
             shuffler.shuffle(out)
         for half, names in enumerate((out, out[::-1])):

@@ -9,7 +9,8 @@ and for a gated output the two launches, to which one must be bit-equal. A figur
 the median of separate processes, because single ones were seen to differ by tens of
 percent; in each, the arms agree with fp64 first, are timed by graph replay,
 interleaved, warm and (by what a call adds to an eviction of the last-level cache)
-cold, and their kernels are counted at last.
+cold, and their kernels are counted at last. Intervals and verdicts hold for all points
+of a run together. --json has what was measured before a failure.
 """
 
 import argparse
@@ -18,7 +19,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,9 +58,10 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         default="dot,gate,output",
         help="the dot alone, with its sigmoid, that times an expert's output of K",
     )
-    add("--blocks", type=int, default=3, help="two processes each")
-    add("--rounds", type=int, default=5, help="of a process")
-    add("--calls", type=int, default=40, help="of a graph")
+    add("--blocks", type=int, default=5, help="two processes each")
+    add("--rounds", type=int, default=6, help="of a process, every other one mirrored")
+    add("--calls", type=int, default=400, help="of a warm graph")
+    add("--cold-calls", type=int, default=40, help="of a cold one")
     add("--no-cold", action="store_true", help="warm alone")
     add("--pause", type=float, default=0.0, metavar="S", help="between processes")
     add("--seed", type=int, help="of the operands; fresh if left out")
@@ -99,14 +101,15 @@ def measure(case: "Case", args: argparse.Namespace) -> dict[str, Any]:
     from evals import dot_arms, gdn_case, replay
 
     arms = dot_arms.available(case)
-    void = [dot_arms.disagreement(case, arm, args.seed) for arm in arms.values()]
-    differing = dot_arms.differing(case, arms, args.seed)
+    seed = args.seed + args.child
+    void = [dot_arms.disagreement(case, arm, seed) for arm in arms.values()]
+    differing = dot_arms.differing(case, arms, seed)
     if differing.get(dot_arms.TWO_LAUNCHES):
         void.append(f"{case.words()}: one launch is not bit-equal to two")
     calls = {name: arm.call for name, arm in arms.items()}
     if REPEATED in calls:
         calls[CONTROL] = calls[REPEATED]
-    sets = [dot_arms.make(case, args.seed)]
+    sets = [dot_arms.make(case, seed)]
     kinds = {"warm": {name: spread(call) for name, call in calls.items()}}
     if not args.no_cold:
         size = gdn_case.CACHE_FACTOR * replay.last_level_cache()
@@ -120,11 +123,12 @@ def measure(case: "Case", args: argparse.Namespace) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for kind, by_name in kinds.items():
         order = in_order([*by_name], args.child)
+        number = args.calls if kind == "warm" else args.cold_calls
         # In turn too: one captured later was seen to be faster for as long as it lived.
-        graphs = {n: replay.capture(by_name[n], sets, args.calls, 2.0) for n in order}
+        graphs = {n: replay.capture(by_name[n], sets, number, 2.0) for n in order}
         samples: dict[str, list[float]] = {name: [] for name in by_name}
-        for number in range(args.rounds):
-            for name in order if number % 2 == 0 else order[::-1]:
+        for turn in range(args.rounds):
+            for name in order if turn % 2 == 0 else order[::-1]:
                 samples[name].append(replay.sample_us(graphs[name]))
         times = stats.medians(samples)
         alone = times.pop("eviction", 0.0)
@@ -138,10 +142,10 @@ def count(case: "Case", args: argparse.Namespace) -> dict[str, Any]:
     from evals import dot_arms, replay
 
     arms = dot_arms.available(case)
-    sets = [dot_arms.make(case, args.seed)]
+    sets = [dot_arms.make(case, args.seed + args.child)]
     found, void = {}, []
     for name, arm in arms.items():
-        graph = replay.capture(spread(arm.call), sets, args.calls, 0.0)
+        graph = replay.capture(spread(arm.call), sets, args.cold_calls, 0.0)
         found[name] = replay.per_call(replay.kernels(graph), graph.calls)
         foreign = dot_arms.foreign(arm)
         problem = replay.misfit(found[name], arm.claims, foreign, arm.alone)
@@ -164,45 +168,45 @@ def run_child(args: argparse.Namespace) -> int:
     return Exit.DONE
 
 
-def run_processes(
-    args: argparse.Namespace, argv: Sequence[str], tree: Path, sensor: sensors.Sensor
-) -> tuple[list[list[dict]], list[dict]]:
-    """Starts one child after the other.
-
-    Returns:
-        The rows of each, and what the sensor read right after each.
-    """
+def processes(
+    args: argparse.Namespace, argv: Sequence[str], tree: Path
+) -> Iterator[list[dict]]:
+    """Starts one child after the other, and yields the rows of each."""
     paths = [str(tree), str(ROOT), os.environ.get("PYTHONPATH", "")]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    answers, readings = [], []
     for process in range(2 * args.blocks):
         if process:
             time.sleep(args.pause)
         print(
             f"process {process + 1} of {2 * args.blocks}", file=sys.stderr, flush=True
         )
-        words = [*argv, "--seed", str(args.seed + process), "--child", str(process)]
+        words = [*argv, "--seed", str(args.seed), "--child", str(process)]
         call = [sys.executable, "-m", "evals.dot", *words]
         done = subprocess.run(call, stdout=subprocess.PIPE, text=True, env=env)
         if done.returncode:
             raise SeriesError(f"process {process + 1} failed: see above.")
-        readings += [sensor.read().as_dict()] if sensor.read else []
-        answers.append(json.loads(done.stdout.splitlines()[-1]))
-    return answers, readings
+        yield json.loads(done.stdout.splitlines()[-1])
 
 
-def joined(case: "Case", rows: Sequence[dict]) -> dict[str, Any]:
-    """A case over all processes: samples, verdicts against BLAS, counts."""
+def joined(case: "Case", rows: Sequence[dict], points: int) -> dict[str, Any]:
+    """A case over all processes: samples, verdicts against BLAS, counts.
+
+    Args:
+        case: Which.
+        rows: What each process measured of it.
+        points: Of the run, warm and cold, that a verdict is one of.
+    """
     out: dict[str, Any] = {"k": case.k, "dtype": case.dtype, "form": case.form}
+    levels = stats.over(points)
     for kind in rows[0]["times"]:
         names = [*rows[0]["times"][kind]]
         runs = []
         for process, row in enumerate(rows):
             block, half = divmod(process, 2)
-            order = [n for n in in_order(_graphs(names, kind), process) if n in names]
+            order = in_order(_graphs(names, kind), process)
             runs += [
                 (Slot(block, half, at, name), row["times"][kind][name])
-                for at, name in enumerate(order)
+                for at, name in enumerate(name for name in order if name in names)
             ]
         pairs = dict.fromkeys(names[1:], names[0])
         if CONTROL in pairs:
@@ -210,7 +214,7 @@ def joined(case: "Case", rows: Sequence[dict]) -> dict[str, Any]:
         out[kind] = {
             "samples": {n: [row["times"][kind][n] for row in rows] for n in names},
             "compared": {
-                name: stats.compare(base, name, runs).as_dict()
+                name: stats.compare(base, name, runs, **levels).as_dict()
                 for name, base in pairs.items()
             },
         }
@@ -235,26 +239,37 @@ def main(argv: Sequence[str]) -> int:
     from evals import dot_arms
 
     sensor = sensors.find_sensor()
-    answers, readings = run_processes(args, argv, tree, sensor)
-    rows = [
-        joined(case, [answer[at] for answer in answers])
-        for at, case in enumerate(cases)
-    ]
-    void = [problem for answer in answers for row in answer for problem in row["void"]]
+    points = len(cases) * (1 if args.no_cold else 2)
+    record = {
+        "bench": "dot",
+        "command": ["evals.dot", *argv],
+        "date": machine.now(),
+        "machine": machine.gpu_facts(sensor),
+        "options": {"blocks": args.blocks, "seed": args.seed, "points": points},
+        "sources": machine.blobs(tree, SOURCES),
+    }
+    answers: list[list[dict]] = []
+    readings: list[dict] = []
+
+    def keep(*problems: str) -> tuple[list[dict], list[str]]:
+        rows = [
+            joined(case, [answer[at] for answer in answers], points)
+            for at, case in enumerate(cases)
+        ]
+        void = [one for answer in answers for row in answer for one in row["void"]]
+        if args.json:
+            kept = {"sensor": readings, "cases": rows, "void": [*void, *problems]}
+            cli.write_json(args.json, record | kept)
+        return rows, void
+
+    for answer in processes(args, argv, tree):
+        answers.append(answer)
+        readings += [sensor.read().as_dict()] if sensor.read else []
+        if len(answers) % 2 == 0:
+            keep(f"ended after {len(answers)} of {2 * args.blocks} processes")
+    rows, void = keep()
     bench_tables.show_dot(rows)
     bench_tables.show_differing(rows, len(answers) * dot_arms.TOKENS)
-    if args.json:
-        record = {
-            "bench": "dot",
-            "command": ["evals.dot", *argv],
-            "date": machine.now(),
-            "machine": machine.gpu_facts(sensor),
-            "sensor": readings,
-            "sources": machine.blobs(tree, SOURCES),
-            "cases": rows,
-            "void": void,
-        }
-        cli.write_json(args.json, record)
     if void:
         raise SeriesError(f"the run is void: {'; '.join(void)}.")
     return Exit.DONE

@@ -8,9 +8,11 @@ where it is built or given with --op, the port of a later release given with --m
 Every arm first agrees with an fp64 reference on fresh inputs, outputs and state slots
 poisoned; then all are timed by graph replay, interleaved, warm (one buffer set) and
 cold (sets rotated beyond four times the last-level cache), beside a control that is
-the first fused arm once more; at last the profiler counts the kernels of a replay of
-each. An arm that disagrees, or ran other kernels than it claims, voids the
-run: exit code 1. Needs torch, triton, numpy, scipy, rich and a GPU, CUDA or ROCm.
+the series' newest kernel once more; at last the profiler counts the kernels of a replay
+of each. Intervals and verdicts hold for all points of a run together. An arm that
+disagrees, or ran other kernels than it claims, voids the run: exit code 1; --json has
+what was measured before a failure. Needs torch, triton, numpy, scipy, rich and a GPU,
+CUDA or ROCm.
 """
 
 import gc
@@ -34,7 +36,6 @@ if TYPE_CHECKING:
     from evals.gdn_case import Buffers, Case
 
 CONTROL = "control"
-LEAST_CALLS = 20
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,9 @@ class Options:
     Attributes:
         blocks: Mirrored blocks; each times every arm twice.
         sample_ms: Duration of one sample at least.
+        replay_ms: Duration of one replay, by the memory floor: what a replay itself
+            costs, and differs by from graph to graph, is divided by its calls.
+        points: Points of the run, warm and cold, that a verdict is one of.
         cache: Bytes of the last-level cache.
         bandwidth: Bytes a second, for the floor.
         seed: Of the inputs.
@@ -51,26 +55,30 @@ class Options:
 
     blocks: int
     sample_ms: float
+    replay_ms: float
+    points: int
     cache: int
     bandwidth: float
     seed: int
 
 
-def compared(runs: Sequence[tuple[Slot, float]], base: str, of: str) -> dict:
+def compared(
+    runs: Sequence[tuple[Slot, float]], base: str, of: str, points: int
+) -> dict:
     """Every arm against the base arm, and the control against the arm it repeats."""
     names = list(dict.fromkeys(slot.arm for slot, _ in runs))
     pairs = {name: base for name in names if name not in (base, CONTROL)}
     if CONTROL in names:
         pairs[CONTROL] = of
     return {
-        name: stats.compare(against, name, runs).as_dict()
+        name: stats.compare(against, name, runs, **stats.over(points)).as_dict()
         for name, against in pairs.items()
     }
 
 
 def control_of(arms: Mapping[str, "Arm"]) -> str:
-    """The arm that the control repeats: the first fused one, else the only one."""
-    return next((name for name in arms if name != "unfused"), next(iter(arms)))
+    """The arm that the control repeats: the series' newest kernel, else the first."""
+    return next((name for name in ("rowwise", "port") if name in arms), next(iter(arms)))
 
 
 def measure(
@@ -85,7 +93,7 @@ def measure(
     slots = plan(list(named), options.blocks)
     result: dict = {}
     for kind, used in (("warm", sets[:1]), ("cold", sets)):
-        calls = -(-LEAST_CALLS // len(used)) * len(used)
+        calls = case.calls(len(used), options.bandwidth, options.replay_ms)
         captures = {
             name: partial(replay.capture, call, used, calls, options.sample_ms)
             for name, call in named.items()
@@ -94,7 +102,8 @@ def measure(
         result[kind] = {
             "samples": by_arm(runs),
             "order": [slot.arm for slot in slots],
-            "compared": compared(runs, next(iter(arms)), repeated),
+            "calls": calls,
+            "compared": compared(runs, next(iter(arms)), repeated, options.points),
         }
     return result
 
@@ -152,7 +161,7 @@ def launches(
             for pattern in other.claims
             if pattern not in arm.claims
         ]
-        graph = replay.capture(arm.call, sets, LEAST_CALLS, 0.0)
+        graph = replay.capture(arm.call, sets, gdn_case.LEAST_CALLS, 0.0)
         found[name] = replay.per_call(replay.kernels(graph), graph.calls)
         problem = replay.misfit(found[name], arm.claims, foreign, arm.alone)
         if problem:
@@ -175,6 +184,8 @@ def main(argv: Sequence[str]) -> int:
     options = Options(
         1 if args.quick else args.blocks,
         2.0 if args.quick else args.sample_ms,
+        0.0 if args.quick else 1.0,
+        2 * len(cases),
         int(args.cache_mib * (1 << 20))
         if args.cache_mib
         else replay.last_level_cache(),
@@ -187,7 +198,27 @@ def main(argv: Sequence[str]) -> int:
     )
     print(f"arms: {', '.join(arms)}; left out: {'; '.join(left_out) or 'none'}")
     gdn_compile.everything(cases, arms, args.merged, args.jobs)
-    rows, void, interrupted = [], [], False
+    files = [name.split(":")[0] for name, _ in gdn_arms.TREE_ARMS.values()]
+    record = {
+        "bench": "gdn",
+        "command": ["evals.gdn", *argv],
+        "date": machine.now(),
+        "machine": facts,
+        "options": asdict(options),
+        "left_out": left_out,
+        "sources": machine.blobs(
+            tree, [name.replace(".", "/") + ".py" for name in files]
+        ),
+    }
+
+    def keep(*problems: str) -> None:
+        if args.json:
+            kept = {**record, "cases": rows, "void": [*void, *problems]}
+            cli.write_json(args.json, kept)
+
+    rows: list[dict] = []
+    void: list[str] = []
+    interrupted = False
     try:
         for case in cases:
             print(f"{case.words()}", file=sys.stderr, flush=True)
@@ -195,6 +226,7 @@ def main(argv: Sequence[str]) -> int:
             row, problems = run_case(case, arms, options)
             rows.append({**row, "sensor": before})
             void += problems
+            keep(f"ended after {len(rows)} of {len(cases)} cases")
     except KeyboardInterrupt:
         # What was measured is kept, as a void run, and nothing more is done.
         interrupted = True
@@ -217,22 +249,7 @@ def main(argv: Sequence[str]) -> int:
         bench_tables.show_times(timed, options.bandwidth)
         bench_tables.show_sweep(timed)
     bench_tables.show_counts(rows)
-    if args.json:
-        files = [name.split(":")[0] for name, _ in gdn_arms.TREE_ARMS.values()]
-        record = {
-            "bench": "gdn",
-            "command": ["evals.gdn", *argv],
-            "date": machine.now(),
-            "machine": facts,
-            "options": asdict(options),
-            "left_out": left_out,
-            "sources": machine.blobs(
-                tree, [name.replace(".", "/") + ".py" for name in files]
-            ),
-            "cases": rows,
-            "void": void,
-        }
-        cli.write_json(args.json, record)
+    keep()
     if interrupted:
         kept = f"; what was measured is kept in {args.json}" if args.json else ""
         print(f"{void[-1]}{kept}", file=sys.stderr)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One shape of the GDN MTP decode: its buffers, its fp64 reference, its traffic."""
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,6 +21,10 @@ STATE_LIMIT = {"fp32": 2e-5, "bf16": 1.02 * 2**-8}
 
 CACHE_FACTOR = 4
 """How many times the last-level cache the cold buffer sets exceed."""
+LEAST_CALLS = 20
+"""Of a graph."""
+SHORTEST_US = 4.0
+"""No call is expected to be shorter."""
 MOST_BYTES = 30 << 30
 MOST_CHECKED = 16
 """Requests of a batch that are held against the reference: the last ones."""
@@ -69,6 +74,18 @@ class Case:
         states = self.requests * (1 + self.tokens) * self.state_bytes
         row = (2 * H + 3 * HV) * HEAD_DIM * 2
         return states + self.requests * self.tokens * row
+
+    def calls(self, sets: int, bandwidth: float, replay_ms: float) -> int:
+        """Calls of a graph whose replay lasts as long, the same number on every set.
+
+        Args:
+            sets: Buffer sets that the graph rotates over.
+            bandwidth: Bytes a second.
+            replay_ms: Duration at least, if a call takes no longer than its bytes.
+        """
+        expected_us = max(SHORTEST_US, self.floor_bytes / bandwidth * 1e6)
+        least = max(LEAST_CALLS, math.ceil(replay_ms * 1e3 / expected_us))
+        return math.ceil(least / sets) * sets
 
     def words(self) -> str:
         """The case on one line."""

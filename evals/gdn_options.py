@@ -30,7 +30,7 @@ def parse(argv: Sequence[str], description: str | None = None) -> argparse.Names
     add("--requests", default="1,8,32,128")
     add("--tokens", default="4", help="tokens of a request, each 1 to 8")
     add("--layout", choices=["packed", "dense"], default="packed")
-    add("--blocks", type=int, default=4, help="mirrored blocks, two samples each")
+    add("--blocks", type=int, default=6, help="mirrored blocks, two samples each")
     add("--sample-ms", type=float, default=10.0)
     add("--cache-mib", type=float, help="last-level cache, where torch is wrong")
     add("--bandwidth", type=float, help="TB/s for the floor; measured if left out")

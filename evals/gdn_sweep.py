@@ -174,24 +174,24 @@ def sweep(
     case: Case,
     sets: Sequence[Buffers],
     found: Sequence[Setting],
-    blocks: int,
-    sample_ms: float,
+    options: Any,
 ) -> dict:
-    """Times every setting cold, interleaved.
+    """Times every setting cold, interleaved, in two mirrored blocks at most.
 
     Returns:
         Samples in µs per call by setting, the best setting, and the rule's time over
         the best one's.
     """
-    calls = -(-20 // len(sets)) * len(sets)
+    calls = case.calls(len(sets), options.bandwidth, options.replay_ms)
 
     def bound(setting: Setting) -> replay.Call:
         return lambda buffers: kernel.launch(setting, buffers)
 
     captures = {
-        setting.name: partial(replay.capture, bound(setting), sets, calls, sample_ms)
+        setting.name: partial(replay.capture, bound(setting), sets, calls, 5.0)
         for setting in found
     }
+    blocks = min(2, options.blocks)
     runs = replay.interleave(captures, plan(list(captures), blocks))
     samples = by_arm(runs)
     times = medians(samples)
@@ -231,8 +231,7 @@ def run(args: argparse.Namespace, cases: Sequence[Case], options: Any) -> list[d
         sets = [gdn_case.make(case, "cuda", options.seed + n) for n in range(number)]
         kind = (case.state, case.tokens)
         can = [one for one in found if (*kind, one.name) not in failed]
-        blocks = max(1, options.blocks // 2)
-        result = sweep(kernel, case, sets, can, blocks, 5.0)
+        result = sweep(kernel, case, sets, can, options)
         shown = tuple(rule) if isinstance(rule, tuple) else rule
         results.append({"kernel": args.sweep, "chosen": shown, **result})
     return results

@@ -2,9 +2,10 @@
 """All arms of a comparison in one engine: each has decode graphs of its own.
 
 A process of its own for every run spends most of its time on starting. Here the engine
-starts once; its layers are switched from arm to arm, and the decode graphs captured
-under each arm are kept and put back, so that weights, caches and everything else are
-the same memory. The control is the first arm, captured once more.
+starts once; its layers are switched from arm to arm, and each run captures the decode
+steps of its arm anew, so that weights, caches and everything else are the same memory
+and what sets one graph apart from another counts as the noise it is. The control is the
+first arm once more.
 """
 
 import argparse
@@ -41,15 +42,10 @@ def runner_of(llm: Any) -> Any:
     return found[0]
 
 
-def capture(runner: Any) -> dict[Any, Any]:
-    """Captures the decode steps of the target model anew; what there is stays whole.
-
-    Returns:
-        The graphs, which the runner uses from now on.
-    """
+def capture(runner: Any) -> None:
+    """Captures the decode steps of the target model anew, instead of those there are."""
     from vllm.config import set_current_vllm_config
 
-    runner.cudagraph_manager.graphs = {}
     runner.cudagraph_manager.release_graphs()
     # No arm changes the drafts: their graphs are kept.
     drafts, runner.speculator = runner.speculator, None
@@ -58,7 +54,6 @@ def capture(runner: Any) -> dict[Any, Any]:
             runner.capture_model()
     finally:
         runner.speculator = drafts
-    return runner.cudagraph_manager.graphs
 
 
 class OneEngine:
@@ -67,7 +62,7 @@ class OneEngine:
     def __init__(
         self, workload: Gdn | Gate, kinds: Mapping[str, str], tree: Path
     ) -> None:
-        """Captures and warms up every arm.
+        """Compiles what each arm runs.
 
         Args:
             workload: Its engine was started as the first arm.
@@ -79,22 +74,16 @@ class OneEngine:
         self.layers = [
             *self.runner.vllm_config.compilation_config.static_forward_context.values()
         ]
-        self.graphs: dict[str, dict[Any, Any]] = {}
-        for number, name in enumerate(self.kinds):
-            print(f"capturing {name}", flush=True)
-            self._layers_to(name)
-            manager = self.runner.cudagraph_manager
-            self.graphs[name] = capture(self.runner) if number else manager.graphs
-            workload.warm()
-
-    def _layers_to(self, name: str) -> None:
-        config = self.runner.vllm_config
-        self.workload.switch(self.kinds[name], self.layers, config)
+        for name in self.kinds:
+            print(f"warming up {name}", flush=True)
+            self.switch(name)
 
     def switch(self, name: str) -> None:
-        """Lets the engine be an arm from now on."""
-        self._layers_to(name)
-        self.runner.cudagraph_manager.graphs = self.graphs[name]
+        """Lets the engine be an arm from now on, in new graphs."""
+        config = self.runner.vllm_config
+        self.workload.switch(self.kinds[name], self.layers, config)
+        capture(self.runner)
+        self.workload.warm()
 
     def run(self, arm: Arm) -> Outcome:
         """Measures an arm once; its calls are told by witness."""

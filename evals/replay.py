@@ -66,9 +66,10 @@ def capture(call: Call, sets: Sequence[Any], calls: int, sample_ms: float) -> Gr
 
 
 def sample_us(graph: Graph) -> float:
-    """One sample: µs per call, over replays that follow a warming one."""
+    """One sample: µs per call, over replays that follow warming ones."""
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    graph.graph.replay()
+    for _ in range(max(1, graph.replays // 4)):
+        graph.graph.replay()
     torch.cuda.synchronize()
     start.record()
     for _ in range(graph.replays):

@@ -21,6 +21,8 @@ ALPHA = 0.05
 """Largest p of the Mann-Whitney test at which arms count as different."""
 MARGIN = 0.01
 """Ratios within 1 ± this are the same for every purpose here."""
+CONFIDENCE = 0.95
+"""Of the interval of a ratio."""
 RESAMPLES = 9999
 
 
@@ -83,6 +85,20 @@ def least_blocks(alpha: float = ALPHA) -> int:
     return next(n for n in range(1, 20) if least_p(2 * n, 2 * n) <= alpha)
 
 
+def over(points: int) -> dict[str, float]:
+    """Levels of one of several comparisons at which all of them together keep theirs.
+
+    Bonferroni's: of 32 controls one in twenty would else be called different.
+
+    Args:
+        points: How many.
+
+    Returns:
+        The words alpha and confidence of compare.
+    """
+    return {"alpha": ALPHA / points, "confidence": 1 - (1 - CONFIDENCE) / points}
+
+
 def interval(
     base: Sequence[float], other: Sequence[float], confidence: float, seed: int
 ) -> tuple[float, float]:
@@ -113,14 +129,15 @@ def compare(
     *,
     margin: float = MARGIN,
     alpha: float = ALPHA,
-    confidence: float = 0.95,
+    confidence: float = CONFIDENCE,
     seed: int = 0,
 ) -> Comparison:
     """Compares two arms of a series of runs.
 
     SAME where the whole interval lies within 1 ± margin; FASTER or SLOWER where the
     interval excludes 1 and the Mann-Whitney test agrees; AMBIGUOUS else; REFUSED
-    where no outcome of so few runs could reach alpha.
+    where no outcome of so few runs could reach alpha, and where a run of either
+    measured no time: what a difference of two times can come to.
 
     Args:
         base: The arm compared with.
@@ -136,8 +153,12 @@ def compare(
     if not count or least_p(count, count) > alpha:
         need = 2 * least_blocks(alpha)
         reason = f"{count} runs of each arm in whole blocks, {need} are needed"
-        nan = math.nan
-        return Comparison(base, arm, Verdict.REFUSED, nan, nan, nan, nan, count, reason)
+        return _refused(base, arm, count, reason)
+    timeless = {slot.arm for slot, value in runs if value <= 0}
+    if timeless & {base, arm}:
+        name = arm if arm in timeless else base
+        return _refused(base, arm, count, f"a run of {name} measured no time")
+    runs = [(slot, value) for slot, value in runs if slot.arm not in timeless]
     logs = adjusted(runs)
     first, second = logs[base], logs[arm]
     ratio = math.exp(median(second) - median(first))
@@ -152,8 +173,13 @@ def compare(
         verdict = Verdict.SLOWER
     else:
         verdict = Verdict.AMBIGUOUS
-        reason = f"the interval is wider than 1 ± {margin:g} and p is {p:.2g}"
+        reason = f"the interval is not within 1 ± {margin:g} and p is {p:.2g}"
     return Comparison(base, arm, verdict, ratio, low, high, p, count, reason)
+
+
+def _refused(base: str, arm: str, count: int, reason: str) -> Comparison:
+    nan = math.nan
+    return Comparison(base, arm, Verdict.REFUSED, nan, nan, nan, nan, count, reason)
 
 
 def spread(values: Sequence[float]) -> float:

@@ -19,6 +19,12 @@ def told(one: dict[str, Any] | None) -> str:
     return f"{one['verdict']} {one['ratio']:.3f} ({ends})"
 
 
+def level(data: dict[str, Any]) -> str:
+    """What the intervals of a benchmark's record are, in words."""
+    points = data.get("options", {}).get("points", 1)
+    return f"95% for all {points} points" if points > 1 else "95%"
+
+
 def both(cells: Sequence[str]) -> str:
     """What is told of warm and cold calls, once where that is the same."""
     return cells[0] if len({*cells}) == 1 else " / ".join(cells)
@@ -47,7 +53,10 @@ def dot_times(data: dict[str, Any]) -> View:
         told_of = [short(kinds, "triton"), short(kinds, "control")]
         rows.append([row["form"], row["dtype"], str(row["k"]), *cells, *told_of])
     columns = ["form", "dtype", "K", *arms, "triton to BLAS", "control to triton"]
-    title = "1x1xK projection, µs per call, warm / cold, median of separate processes"
+    title = (
+        "1x1xK projection, µs per call, warm / cold, median of separate processes; "
+        f"verdicts at {level(data)}"
+    )
     return title, columns, rows
 
 

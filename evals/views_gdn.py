@@ -4,7 +4,7 @@
 from statistics import median
 from typing import Any
 
-from evals.views_ab import View, told
+from evals.views_ab import View, level, told
 
 MANY = 40
 """Cases from which on a record is shown in sum."""
@@ -72,20 +72,22 @@ def grid(data: dict[str, Any]) -> View:
 
 
 def verdicts(data: dict[str, Any]) -> View:
-    """Cold ratio of every arm to the unfused path, with interval and verdict."""
+    """Ratio of every arm to the unfused path, with interval and verdict."""
     rows = data["cases"] if len(data["cases"]) <= MANY else []
-    arms = list(dict.fromkeys(n for row in rows for n in row["cold"]["compared"]))
-    cells = [
-        [_case(row), *(told(row["cold"]["compared"].get(name)) for name in arms)]
+    found = [
+        (f"{_case(row)}, {kind}", row[kind]["compared"])
         for row in rows
+        for kind in ("warm", "cold")
     ]
     bases = {
-        name: one["base"]
-        for row in rows
-        for name, one in row["cold"]["compared"].items()
+        name: one["base"] for _, by_arm in found for name, one in by_arm.items()
     }
-    columns = ["case", *(f"{name} to {bases[name]}" for name in arms)]
-    return "GDN decode, cold: ratio, 95% interval, verdict", columns, cells
+    cells = [
+        [where, *(told(by_arm.get(name)) for name in bases)] for where, by_arm in found
+    ]
+    columns = ["case", *(f"{name} to {base}" for name, base in bases.items())]
+    title = f"GDN decode: ratio, interval ({level(data)}), verdict"
+    return title, columns, cells
 
 
 def sweep(data: dict[str, Any]) -> View:

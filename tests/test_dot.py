@@ -21,7 +21,7 @@ from tests.test_dot_arms import modules  # noqa: E402, F401
 
 US = {"blas": 7.0, "eager": 6.0, dot_arms.TWO_LAUNCHES: 3.0, "triton": 1.4}
 EVICTION_US = 20.0
-WORDS = ["--forms", "output", "--dtypes", "bf16", "--k", "64", "--blocks", "2"]
+WORDS = ["--forms", "output", "--dtypes", "bf16", "--k", "64", "--blocks", "3"]
 AVAILABLE = dot_arms.available
 
 
@@ -129,7 +129,7 @@ def test_a_run_and_its_record(gpu: Gpu, tmp_path: Path) -> None:
     (case,) = found["cases"]
     assert (case["k"], case["dtype"], case["form"]) == (64, "bf16", "output")
     for kind in ("warm", "cold"):
-        assert case[kind]["samples"]["triton"] == [pytest.approx(1.4)] * 4
+        assert case[kind]["samples"]["triton"] == [pytest.approx(1.4)] * 6
         assert "eviction" not in case[kind]["samples"]
         compared = case[kind]["compared"]
         assert compared["triton"]["verdict"] == "FASTER"
@@ -140,7 +140,7 @@ def test_a_run_and_its_record(gpu: Gpu, tmp_path: Path) -> None:
         )
     assert case["differing"][dot_arms.TWO_LAUNCHES] == 0
     assert case["kernels"]["blas"] == gpu.ran["blas"]
-    assert found["sensor"] == [{"celsius": 31 + n} for n in range(4)]
+    assert found["sensor"] == [{"celsius": 31 + n} for n in range(6)]
 
 
 def test_a_graph_that_is_faster_as_long_as_it_lives_is_no_verdict(

@@ -252,7 +252,7 @@ def compared() -> dict:
         (slot, 7.0 if slot.arm == "port" else 21.0)
         for slot in plan(["unfused", "port"], 4)
     ]
-    return gdn.compared(runs, "unfused", "port")
+    return gdn.compared(runs, "unfused", "port", 1)
 
 
 def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
@@ -278,7 +278,7 @@ def test_the_control_is_compared_with_what_it_repeats() -> None:
     runs: list[tuple[Slot, float]] = [
         (slot, values[slot.arm]) for slot in plan([*values], 4)
     ]
-    found = gdn.compared(runs, "unfused", "port")
+    found = gdn.compared(runs, "unfused", "port", 1)
     assert found["port"]["verdict"] == "FASTER"
     assert found[gdn.CONTROL]["base"] == "port"
     assert found[gdn.CONTROL]["verdict"] == "SAME"

@@ -119,7 +119,7 @@ def test_a_run_and_its_record(
     assert code == 0
     assert [case["requests"] for case in found["cases"]] == [1, 2]
     case = found["cases"][0]
-    assert case["cold"]["samples"]["port"] == [pytest.approx(8.8)] * 8
+    assert case["cold"]["samples"]["port"] == [pytest.approx(8.8)] * 12
     assert case["warm"]["compared"]["port"]["verdict"] == "FASTER"
     assert case["warm"]["compared"]["control"]["base"] == "port"
     assert case["warm"]["compared"]["control"]["verdict"] == "SAME"

@@ -93,7 +93,7 @@ def test_noise_wider_than_the_margin_is_ambiguous() -> None:
     series = runs({"a": 1.0, "b": 1.0}, noise=0.05, seed=3)
     found = stats.compare("a", "b", series)
     assert found.verdict is Verdict.AMBIGUOUS
-    assert "wider" in found.reason
+    assert "not within" in found.reason
 
 
 def test_one_wild_run_moves_no_verdict() -> None:
