@@ -214,7 +214,7 @@ def joined(case: "Case", rows: Sequence[dict], points: int) -> dict[str, Any]:
         out[kind] = {
             "samples": {n: [row["times"][kind][n] for row in rows] for n in names},
             "compared": {
-                name: stats.compare(base, name, runs, **levels).as_dict()
+                name: stats.compare(base, name, runs, levels=levels).as_dict()
                 for name, base in pairs.items()
             },
         }

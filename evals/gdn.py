@@ -71,14 +71,14 @@ def compared(
     if CONTROL in names:
         pairs[CONTROL] = of
     return {
-        name: stats.compare(against, name, runs, **stats.over(points)).as_dict()
+        name: stats.compare(against, name, runs, levels=stats.over(points)).as_dict()
         for name, against in pairs.items()
     }
 
 
 def control_of(arms: Mapping[str, "Arm"]) -> str:
     """The arm that the control repeats: the series' newest kernel, else the first."""
-    return next((name for name in ("rowwise", "port") if name in arms), next(iter(arms)))
+    return next(name for name in ("rowwise", "port", *arms) if name in arms)
 
 
 def measure(

@@ -43,7 +43,7 @@ def runner_of(llm: Any) -> Any:
 
 
 def capture(runner: Any) -> None:
-    """Captures the decode steps of the target model anew, instead of those there are."""
+    """Captures the decode steps of the target model anew, in place of those it had."""
     from vllm.config import set_current_vllm_config
 
     runner.cudagraph_manager.release_graphs()

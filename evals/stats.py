@@ -85,18 +85,28 @@ def least_blocks(alpha: float = ALPHA) -> int:
     return next(n for n in range(1, 20) if least_p(2 * n, 2 * n) <= alpha)
 
 
-def over(points: int) -> dict[str, float]:
+@dataclass(frozen=True)
+class Levels:
+    """What a verdict is held to.
+
+    Attributes:
+        alpha: Largest p of the Mann-Whitney test that counts as a difference.
+        confidence: Level of the interval.
+    """
+
+    alpha: float = ALPHA
+    confidence: float = CONFIDENCE
+
+
+def over(points: int) -> Levels:
     """Levels of one of several comparisons at which all of them together keep theirs.
 
     Bonferroni's: of 32 controls one in twenty would else be called different.
 
     Args:
         points: How many.
-
-    Returns:
-        The words alpha and confidence of compare.
     """
-    return {"alpha": ALPHA / points, "confidence": 1 - (1 - CONFIDENCE) / points}
+    return Levels(ALPHA / points, 1 - (1 - CONFIDENCE) / points)
 
 
 def interval(
@@ -128,8 +138,7 @@ def compare(
     runs: Sequence[tuple[Slot, float]],
     *,
     margin: float = MARGIN,
-    alpha: float = ALPHA,
-    confidence: float = CONFIDENCE,
+    levels: Levels = Levels(),
     seed: int = 0,
 ) -> Comparison:
     """Compares two arms of a series of runs.
@@ -144,10 +153,10 @@ def compare(
         arm: The arm judged; a smaller value is faster.
         runs: When each run of any arm took place, and its value.
         margin: Half width of what counts as the same.
-        alpha: Largest p that counts as a difference.
-        confidence: Level of the interval.
+        levels: What the verdict is held to.
         seed: Of the bootstrap.
     """
+    alpha = levels.alpha
     runs = whole(runs)
     count = sum(slot.arm == arm for slot, _ in runs)
     if not count or least_p(count, count) > alpha:
@@ -162,7 +171,7 @@ def compare(
     logs = adjusted(runs)
     first, second = logs[base], logs[arm]
     ratio = math.exp(median(second) - median(first))
-    low, high = interval(first, second, confidence, seed)
+    low, high = interval(first, second, levels.confidence, seed)
     p = float(scipy_stats.mannwhitneyu(first, second).pvalue)
     reason = ""
     if 1 - margin <= low and high <= 1 + margin:

@@ -79,9 +79,7 @@ def verdicts(data: dict[str, Any]) -> View:
         for row in rows
         for kind in ("warm", "cold")
     ]
-    bases = {
-        name: one["base"] for _, by_arm in found for name, one in by_arm.items()
-    }
+    bases = {name: one["base"] for _, by_arm in found for name, one in by_arm.items()}
     cells = [
         [where, *(told(by_arm.get(name)) for name in bases)] for where, by_arm in found
     ]

@@ -40,3 +40,9 @@ def test_a_block_runs_every_arm_and_is_mirrored(
         assert back == out[::-1]
     runs = [(slot, 1.0) for slot in slots]
     assert whole(runs[:-1]) == runs[: -2 * count]
+
+
+def test_a_seeded_order_is_the_same_every_time() -> None:
+    first = plan(["a", "b"], 8, "random", seed=4)
+    assert first == plan(["a", "b"], 8, "random", seed=4)
+    assert first != plan(["a", "b"], 8, "random", seed=5)

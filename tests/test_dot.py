@@ -184,3 +184,18 @@ def test_a_process_that_fails_ends_the_run(
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
     assert cli.guarded(dot.main, WORDS) == 1
     assert "process 1 failed: see above." in capsys.readouterr().err
+
+
+def test_a_failure_leaves_the_blocks_before_it_in_the_record(
+    gpu: Gpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def third_fails(call: list[str], **words: Any) -> SimpleNamespace:
+        if call[-1] == "2":
+            return SimpleNamespace(returncode=1, stdout="")
+        return child(call, **words)
+
+    monkeypatch.setattr(subprocess, "run", third_fails)
+    code, found = run(tmp_path, "--no-cold")
+    assert code == 1
+    assert found["void"] == ["ended after 2 of 6 processes"]
+    assert len(found["cases"][0]["warm"]["samples"]["triton"]) == 2

@@ -269,3 +269,33 @@ def test_an_interrupted_run_keeps_what_it_measured(
     assert [case["requests"] for case in found["cases"]] == [1]
     assert found["void"] == ["interrupted after 1 of 2 cases"]
     assert "interrupted after 1 of 2" in capsys.readouterr().err
+
+
+def test_a_failure_leaves_the_cases_before_it_in_the_record(
+    gpu: Gpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measure = gdn.measure
+
+    def once(case: Case, *rest: object) -> dict:
+        if case.requests == 2:
+            raise RuntimeError("CUDA error: an illegal memory access")
+        return measure(case, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(gdn, "measure", once)
+    path = tmp_path / "raw.json"
+    with pytest.raises(RuntimeError, match="illegal memory access"):
+        gdn.main([*WORDS, "--json", str(path)])
+    found = json.loads(path.read_text())
+    assert [case["requests"] for case in found["cases"]] == [1]
+    assert found["void"] == ["ended after 1 of 2 cases"]
+
+
+@pytest.mark.parametrize(
+    ("requests", "sets", "calls"), [(1, 1, 250), (1, 3, 252), (512, 1, 20)]
+)
+def test_a_replay_lasts_however_short_its_calls(
+    requests: int, sets: int, calls: int
+) -> None:
+    case = Case((16, 32), "fp32", requests)
+    assert case.calls(sets, 4.3e12, 1.0) == calls
+    assert case.calls(sets, 4.3e12, 0.0) == (20 if sets == 1 else 21)

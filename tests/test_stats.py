@@ -128,29 +128,38 @@ def test_fewest_blocks_are_those_that_can_reach_alpha() -> None:
     assert stats.compare("a", "b", series).verdict is Verdict.SLOWER
 
 
-@pytest.mark.parametrize("order", ["abba", "random"])
-@pytest.mark.parametrize("count", [2, 3, 5])
-def test_every_arm_is_as_often_early_as_late(order: str, count: int) -> None:
-    names = [f"arm{n}" for n in range(count)]
-    slots = plan(names, 2 * count, order, seed=1)
-    assert len(slots) == 4 * count * count
-    for block in range(2 * count):
-        out, back = (
-            [s.arm for s in slots if (s.block, s.half) == (block, half)]
-            for half in (0, 1)
-        )
-        assert sorted(out) == sorted(names)
-        assert back == out[::-1]
-    if order == "abba":
-        for name in names:
-            places = [s.place for s in slots if s.arm == name]
-            assert sum(places) == pytest.approx(len(places) * (count - 1) / 2)
+def test_many_comparisons_together_raise_no_false_alarm() -> None:
+    """Every run has its own lasting offset, as a captured graph does."""
+    series = [runs({"a": 1.0, "b": 1.0}, noise=0.02, seed=n) for n in range(64)]
+
+    def called(levels: stats.Levels) -> int:
+        found = [stats.compare("a", "b", one, levels=levels) for one in series]
+        return sum(one.verdict in (Verdict.FASTER, Verdict.SLOWER) for one in found)
+
+    assert called(stats.Levels()) > 0
+    assert called(stats.over(64)) == 0
+    true = runs({"a": 1.0, "b": 0.9}, noise=0.02, seed=1)
+    assert stats.compare("a", "b", true, levels=stats.over(64)).verdict == "FASTER"
 
 
-def test_a_seeded_order_is_the_same_every_time() -> None:
-    first = plan(["a", "b"], 8, "random", seed=4)
-    assert first == plan(["a", "b"], 8, "random", seed=4)
-    assert first != plan(["a", "b"], 8, "random", seed=5)
+def test_fewer_runs_than_many_comparisons_need_are_refused() -> None:
+    series = runs({"a": 1.0, "b": 0.5}, blocks=2)
+    assert stats.compare("a", "b", series).verdict is Verdict.FASTER
+    found = stats.compare("a", "b", series, levels=stats.over(32))
+    assert found.verdict is Verdict.REFUSED
+    assert "4 runs of each arm in whole blocks, 8 are needed" in found.reason
+
+
+@pytest.mark.parametrize("value", [0.0, -0.02])
+def test_a_run_without_a_time_refuses_its_own_arm_alone(value: float) -> None:
+    series = runs({"a": 1.0, "b": 0.9, "c": 1.0})
+    at = next(n for n, (slot, _) in enumerate(series) if slot.arm == "c")
+    series[at] = (series[at][0], value)
+    for base, arm in (("a", "c"), ("c", "a")):
+        found = stats.compare(base, arm, series)
+        assert found.verdict is Verdict.REFUSED
+        assert found.reason == "a run of c measured no time"
+    assert stats.compare("a", "b", series).verdict is Verdict.FASTER
 
 
 def test_the_interval_of_equal_values_is_a_point() -> None:
