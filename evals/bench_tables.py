@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables that the benchmarks print."""
 
+from collections import Counter
 from collections.abc import Sequence
 from statistics import median
 
@@ -34,6 +35,27 @@ def show_times(rows: Sequence[dict], bandwidth: float) -> None:
             )
     columns = ["case", "arm", "against", "verdict", "ratio", "interval", ""]
     cli.show(f"verdicts; 95% for all {2 * len(rows)} points", columns, lines)
+    show_controls(
+        [
+            (f"{row['shape']} {row['state']} {row['requests']} {kind}", one["compared"])
+            for row in rows
+            for kind, one in (("warm", row["warm"]), ("cold", row["cold"]))
+        ]
+    )
+
+
+def show_controls(found: Sequence[tuple[str, dict]]) -> None:
+    """Prints what the A/A controls say, and where one says that it differs.
+
+    Args:
+        found: Each point's name, and what its arms were compared to be.
+    """
+    told = [(where, arms["control"]) for where, arms in found if "control" in arms]
+    count = Counter(one["verdict"] for _, one in told)
+    print("A/A:", ", ".join(f"{n} {verdict}" for verdict, n in count.most_common()))
+    for where, one in told:
+        if one["verdict"] in ("FASTER", "SLOWER"):
+            print(f"the control differs at {where}: {one['ratio']:.3f}")
 
 
 def show_sweep(rows: Sequence[dict]) -> None:
@@ -86,6 +108,14 @@ def show_dot(rows: Sequence[dict]) -> None:
     columns = ["case", "arm", "µs", "range", "launches", "ratio to BLAS", "verdict"]
     cli.show(
         "median of the processes; the control's ratio is to triton", columns, lines
+    )
+    show_controls(
+        [
+            (f"K={row['k']} {row['dtype']} {row['form']} {kind}", row[kind]["compared"])
+            for row in rows
+            for kind in ("warm", "cold")
+            if kind in row
+        ]
     )
 
 

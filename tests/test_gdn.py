@@ -28,7 +28,7 @@ from evals import (  # noqa: E402
     replay,
     vllm_tree,
 )
-from evals.blocks import Slot, plan  # noqa: E402
+from evals.blocks import plan  # noqa: E402
 from evals.gdn_case import HEAD_DIM, Buffers, Case  # noqa: E402
 from series.errors import SeriesError, UsageError  # noqa: E402
 
@@ -247,11 +247,9 @@ def row(**more: object) -> dict:
     }
 
 
-def compared() -> dict:
-    runs = [
-        (slot, 7.0 if slot.arm == "port" else 21.0)
-        for slot in plan(["unfused", "port"], 4)
-    ]
+def compared(control: float = 7.0) -> dict:
+    values = {"unfused": 21.0, "port": 7.0, gdn.CONTROL: control}
+    runs = [(slot, values[slot.arm]) for slot in plan([*values], 4)]
     return gdn.compared(runs, "unfused", "port", 1)
 
 
@@ -269,16 +267,20 @@ def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
     assert "21.0 / 21.0" in said
     assert "7.1 / 7.1" in said
     assert "FASTER" in said
+    assert "A/A: 1 SAME\n" in said
     assert "1.167" in said
     assert "1 x _update, 1 x _norm" in said
 
 
+def test_a_control_that_differs_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    found = [("here", compared()), ("there", compared(6.9)), ("nowhere", {})]
+    bench_tables.show_controls(found)
+    said = capsys.readouterr().out.splitlines()
+    assert said == ["A/A: 1 SAME, 1 FASTER", "the control differs at there: 0.986"]
+
+
 def test_the_control_is_compared_with_what_it_repeats() -> None:
-    values = {"unfused": 21.0, "port": 7.0, gdn.CONTROL: 7.0}
-    runs: list[tuple[Slot, float]] = [
-        (slot, values[slot.arm]) for slot in plan([*values], 4)
-    ]
-    found = gdn.compared(runs, "unfused", "port", 1)
+    found = compared()
     assert found["port"]["verdict"] == "FASTER"
     assert found[gdn.CONTROL]["base"] == "port"
     assert found[gdn.CONTROL]["verdict"] == "SAME"
