@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from series import upkeep
+from series import output, upkeep
 from series.errors import Exit, SeriesError, of_system
 from series.upkeep import Json, Vllm
 
@@ -62,6 +62,8 @@ def error_handler() -> Iterator[None]:
     except typer.Exit:
         raise
     except OSError as error:
+        if output.is_lost(error):
+            raise
         raise _told(of_system(error)) from error
     except Exception as error:
         if SETTING.debug:
@@ -75,9 +77,7 @@ def error_handler() -> Iterator[None]:
 def _told(error: SeriesError) -> typer.Exit:
     if SETTING.debug:
         traceback.print_exc()
-    print(f"error: {error.what}", file=sys.stderr)
-    if error.hint:
-        print(f"       {error.hint}", file=sys.stderr)
+    output.tell(error)
     return typer.Exit(error.code)
 
 
@@ -178,7 +178,7 @@ def main() -> None:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, stop)
-    app()
+    sys.exit(output.whole(app))
 
 
 if __name__ == "__main__":

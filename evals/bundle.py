@@ -53,6 +53,7 @@ HARNESS_FILES = (
     "evals/gdn_op/*",
     "series/__init__.py",
     "series/errors.py",
+    "series/output.py",
 )
 # Of the harness, what asks git has no use on the machine.
 _HERE_ONLY = ("tests/harness/tree.py", "tests/harness/ready.py")

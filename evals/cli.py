@@ -12,6 +12,7 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from series import output
 from series.errors import Exit, SeriesError, UsageError, of_system
 
 LINE = 480
@@ -20,11 +21,17 @@ LINE = 480
 
 def guarded(command: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
     """Runs a command and returns its exit code, expected failures included."""
+    return output.whole(lambda: _guarded(command, argv))
+
+
+def _guarded(command: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
     try:
         return command(argv)
     except SeriesError as error:
         return _told(error)
     except OSError as error:
+        if output.is_lost(error):
+            raise
         return _told(of_system(error))
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -32,9 +39,7 @@ def guarded(command: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int
 
 
 def _told(error: SeriesError) -> int:
-    print(f"error: {error.what}", file=sys.stderr)
-    if error.hint:
-        print(f"       {error.hint}", file=sys.stderr)
+    output.tell(error)
     return error.code
 
 
