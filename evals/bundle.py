@@ -9,7 +9,6 @@ vLLM's requirements, for `run.py decode` and `run.py ab`.
 
 import argparse
 import json
-import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -19,8 +18,7 @@ ROOT = Path(__file__).resolve().parent.parent
 if __name__ == "__main__":
     sys.path[0] = str(ROOT)
 
-from evals import extensions, wheels  # noqa: E402
-from evals.cli import guarded  # noqa: E402
+from evals import cli, extensions, wheels  # noqa: E402
 from evals.extensions import Extensions  # noqa: E402
 from evals.pieces import Piece, pack, pack_parts, split  # noqa: E402
 from series.git import Repository  # noqa: E402
@@ -161,8 +159,10 @@ def build(
     out.mkdir(parents=True, exist_ok=True)
     index = out / "bundle.json"
     index.unlink(missing_ok=True)
-    for stale in [*out.glob("*.tar"), *out.glob("*.tar.*")]:
-        stale.unlink()
+    # Of a run that was killed, what it had not finished too.
+    cut = [out / f"{name}.part" for name in ("bundle.json", *RUNNER_FILES)]
+    for stale in [*out.glob("*.tar"), *out.glob("*.tar.*"), *cut]:
+        stale.unlink(missing_ok=True)
     stock, added = stock_files(repo, plan)
     pieces = source_pieces(plan, out)
     pieces.append(pack(out / "stock.tar.xz", "stock", stock.items()))
@@ -171,7 +171,8 @@ def build(
     if found is not None:
         pieces += extension_pieces(found, out)
     for name in RUNNER_FILES:
-        shutil.copyfile(ROOT / "evals/bare" / name, out / name)
+        text = (ROOT / "evals/bare" / name).read_text(encoding="utf-8")
+        cli.write_text(out / name, text)
     described = {
         "version": plan.version,
         "commit": plan.commit,
@@ -182,7 +183,7 @@ def build(
         "pieces": [vars(piece) for piece in pieces],
     }
     text = json.dumps(described, indent=1, sort_keys=True) + "\n"
-    index.write_text(text, encoding="utf-8")
+    cli.write_text(index, text)
     return pieces
 
 
@@ -222,7 +223,8 @@ def main(argv: Sequence[str]) -> int:
             partial(print, flush=True),
             options.archive,
         )
-    pieces = build(repo, plan, have, found, options.out)
+    with cli.writes_to(options.out):
+        pieces = build(repo, plan, have, found, options.out)
     for piece in pieces:
         print(f"{piece.file:<32}{piece.size / 1e6:>8.1f} MB  {piece.sha256[:16]}")
     total = sum(piece.size for piece in pieces) / 1e6
@@ -232,4 +234,4 @@ def main(argv: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(guarded(main, sys.argv[1:]))
+    sys.exit(cli.guarded(main, sys.argv[1:]))

@@ -140,7 +140,7 @@ def main(argv: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="evals.claims", allow_abbrev=False)
     parser.add_argument("--write", action="store_true", help="into the page")
     if parser.parse_args(argv).write:
-        PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+        cli.write_text(PAGE, filled(PAGE.read_text(encoding="utf-8")))
         print(f"{PAGE} has the tables as they are computed")
         return Exit.DONE
     for name, make in TABLES.items():

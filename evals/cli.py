@@ -3,8 +3,10 @@
 
 import json
 import os
+import shutil
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -75,12 +77,75 @@ def laid_out(data: Any, indent: str = "") -> str:
     return f"{ends[0]}\n{inner}{lines}\n{indent}{ends[1]}"
 
 
+@contextmanager
+def named(path: Path) -> Iterator[None]:
+    """Lets a failed write, which names no file itself, name this one."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+@contextmanager
+def aside(path: Path) -> Iterator[Path]:
+    """The file to write instead of another, whose place it takes once it is whole.
+
+    Where that fails the other is as it was, and nothing is left beside it.
+    """
+    # Through a link, so that it stays one.
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        with named(path):
+            yield path  # /dev/stdout, say: there is nothing to replace
+        return
+    part = target.with_name(target.name + ".part")
+    try:
+        yield part
+        if target.exists():
+            shutil.copymode(target, part)
+        os.replace(part, target)
+    except BaseException as error:
+        with suppress(OSError):
+            part.unlink()
+        if isinstance(error, OSError) and error.filename in (None, part, str(part)):
+            error.filename = str(path)
+        raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file that appears, or changes, only when it is whole."""
+    with aside(path) as part:
+        part.write_text(text, encoding="utf-8")
+
+
 def write_json(path: Path, data: Any) -> None:
-    """Writes data to a file that appears only when it is whole."""
+    """Writes data to a file that appears, or changes, only when it is whole."""
+    text = laid_out(data) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(path.name + ".part")
-    aside.write_text(laid_out(data) + "\n", encoding="utf-8")
-    os.replace(aside, path)
+    write_text(path, text)
+
+
+@contextmanager
+def writes_to(out: Path) -> Iterator[None]:
+    """Lets a failure below the folder or file of --out say that there are others.
+
+    Raises:
+        SeriesError: Instead of an OSError that names something there.
+    """
+    try:
+        yield
+    except OSError as error:
+        place = error.filename
+        if not isinstance(place, str | Path) or output.is_lost(error):
+            raise
+        # What cannot be made is a folder above it as often.
+        if not (Path(place).is_relative_to(out) or out.is_relative_to(place)):
+            raise
+        said = of_system(error)
+        hint = " ".join([said.hint, "Or name another place with --out."]).strip()
+        raise SeriesError(said.what, hint) from error
 
 
 def words(text: str, known: Sequence[str], what: str) -> list[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evals import kinds, vllm_tree
+from evals import cli, kinds, vllm_tree
 
 DRAFTS = 3
 PROMPT_TOKENS, GATE_PROMPT_TOKENS, GATE_TOKENS = 512, 100, 128
@@ -85,7 +85,7 @@ def model_folder(shape: Shape, layers: int, state: str) -> Path:
         "mtp_num_hidden_layers": 1,
         "mamba_ssm_dtype": state,
     }
-    path.write_text(json.dumps(config), encoding="utf-8")
+    cli.write_json(path, config)
     return folder
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from evals import cli
 from series.errors import SeriesError
 from series.locks import locked
 
@@ -172,7 +173,8 @@ def _keep(found: Mapping[str, bytes], folder: Path) -> None:
     aside = Path(tempfile.mkdtemp(prefix=".gsm8k-", dir=folder.parent))
     try:
         for name, data in found.items():
-            (aside / name).write_bytes(data)
+            with cli.named(folder):
+                (aside / name).write_bytes(data)
         aside.chmod(0o755)
         if folder.exists():
             shutil.rmtree(folder)

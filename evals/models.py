@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from evals import cli
 from evals.proof import tail
 from series.errors import SeriesError
 from series.locks import locked
@@ -76,7 +77,7 @@ def _made(
             folder.mkdir()
             log = target.with_suffix(".log")
             _run([str(python), "-P", str(script), str(folder), *words[1:]], log)
-            (folder / _MADE).write_text(key)
+            cli.write_text(folder / _MADE, key)
             shutil.rmtree(target, ignore_errors=True)
             os.replace(folder, target)
     return target

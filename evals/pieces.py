@@ -3,12 +3,12 @@
 
 import hashlib
 import io
-import os
 import tarfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from evals import cli
 from series.errors import SeriesError
 
 LIMIT = 60 * 1024 * 1024
@@ -40,22 +40,21 @@ def _entry(name: str, size: int) -> tarfile.TarInfo:
     return entry
 
 
-def _write(out: Path, files: Iterable[tuple[str, bytes]]) -> Path:
+def _write(out: Path, files: Iterable[tuple[str, bytes]]) -> None:
     """Writes an archive whose bytes depend on names and contents alone."""
     mode = "w:xz" if out.suffix == ".xz" else "w"
-    aside = out.with_name(out.name + ".part")
-    with tarfile.open(aside, mode, format=tarfile.PAX_FORMAT) as archive:  # type: ignore[call-overload]
+    with (
+        cli.aside(out) as part,
+        tarfile.open(part, mode, format=tarfile.PAX_FORMAT) as archive,  # type: ignore[call-overload]
+    ):
         for name, data in sorted(files):
             archive.addfile(_entry(name, len(data)), io.BytesIO(data))
-    return aside
 
 
-def _named(aside: Path, out: Path, into: str) -> Piece:
-    size = aside.stat().st_size
-    with aside.open("rb") as file:
+def _piece(out: Path, into: str) -> Piece:
+    with out.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    os.replace(aside, out)
-    return Piece(out.name, size, digest, into)
+    return Piece(out.name, out.stat().st_size, digest, into)
 
 
 def pack(out: Path, into: str, files: Iterable[tuple[str, bytes]]) -> Piece:
@@ -69,14 +68,14 @@ def pack(out: Path, into: str, files: Iterable[tuple[str, bytes]]) -> Piece:
     Raises:
         SeriesError: It is larger than a piece may be.
     """
-    aside = _write(out, files)
-    if (size := aside.stat().st_size) > LIMIT:
-        aside.unlink()
+    _write(out, files)
+    if (size := out.stat().st_size) > LIMIT:
+        out.unlink()
         raise SeriesError(
             f"{out.name} would have {size:,} bytes; a piece has at most {LIMIT:,}.",
             "Leave something out: --have LIST names what the machine has.",
         )
-    return _named(aside, out, into)
+    return _piece(out, into)
 
 
 def pack_parts(
@@ -91,17 +90,19 @@ def pack_parts(
         limit: Bytes of a part; those of a piece if left out.
     """
     limit = limit or LIMIT
-    aside = _write(out, files)
-    if aside.stat().st_size <= limit:
-        return [_named(aside, out, into)]
+    _write(out, files)
+    if out.stat().st_size <= limit:
+        return [_piece(out, into)]
     parts: list[Piece] = []
-    with aside.open("rb") as whole:
-        while data := whole.read(limit):
-            part = out.with_name(f"{out.name}.{len(parts) + 1:03}")
-            cut = part.with_name(part.name + ".part")
-            cut.write_bytes(data)
-            parts.append(_named(cut, part, into))
-    aside.unlink()
+    try:
+        with out.open("rb") as whole:
+            while data := whole.read(limit):
+                part = out.with_name(f"{out.name}.{len(parts) + 1:03}")
+                with cli.aside(part) as cut:
+                    cut.write_bytes(data)
+                parts.append(_piece(part, into))
+    finally:
+        out.unlink()
     return parts
 
 

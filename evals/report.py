@@ -128,14 +128,15 @@ def main(argv: Sequence[str]) -> int:
         text = README.read_text(encoding="utf-8")
         new = readme_text(text, found)
         if new != text:
-            README.write_text(new, encoding="utf-8")
+            cli.write_text(README, new)
         print(
             "README.md " + ("has new tables" if new != text else "is as it should be")
         )
         return Exit.DONE
     html = page(records, series)
-    args.out.parent.mkdir(parents=True, exist_ok=True)
-    args.out.write_text(html, encoding="utf-8")
+    with cli.writes_to(args.out):
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        cli.write_text(args.out, html)
     print(f"{args.out}: {len(records)} records")
     for kept in records:
         if why := record.stale(kept, series):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evals import proof, ready
+from evals import cli, proof, ready
 from evals.local_http import HOST, free_port, require_free
 from evals.processes import Group, ended_by_signals
 from evals.proof import Arm, NotReadyError, ServerDied, ServerError, WrongServerError
@@ -193,7 +193,7 @@ def _own(folder: Path, arm: Arm) -> Iterator[None]:
             )
         if before != owner:
             shutil.rmtree(folder / "cache", ignore_errors=True)
-            (folder / _OWNER).write_text(json.dumps(owner), encoding="utf-8")
+            cli.write_json(folder / _OWNER, owner)
         (folder / "facts.json").unlink(missing_ok=True)
         yield
     finally:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from evals import cli
 from series.errors import SeriesError
 
 NEWEST_GLIBC = 39
@@ -103,5 +104,5 @@ def fetch(requirements: Sequence[str], python: str, folder: Path) -> list[Path]:
             f"{len(requirements)} wheels were asked for, {len(wheels)} came.",
             "Run it again.",
         )
-    done.write_text(wanted)
+    cli.write_text(done, wanted)
     return wheels

@@ -25,6 +25,7 @@ from tests.harness import tree
 from tests.harness.plan import Patch, Plan
 
 from .conftest import commit, git
+from .full import full_disk
 
 ROOT = Path(__file__).parent.parent
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -455,6 +456,60 @@ def test_pieces_that_come_one_after_the_other(made: tuple[Path, list]) -> None:
     done = carried(brought(out), "unpack", "--into", into)
     assert done.returncode == 0, done.stderr
     assert "unpacked in" in done.stdout
+
+
+@pytest.mark.parametrize("limit", [0, 20_000])
+@pytest.mark.parametrize("name", ["e.tar", "e.tar.xz"])
+def test_an_archive_that_does_not_fit_on_the_disk(
+    tmp_path: Path, name: str, limit: int
+) -> None:
+    out = tmp_path / name
+    data = {"vllm/a.so": os.urandom(50_000)}
+    with full_disk(30_000), pytest.raises(OSError) as raised:
+        pieces.pack_parts(out, "tree", data.items(), limit)
+    assert raised.value.filename == str(out)
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_part_that_does_not_fit_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stock = pieces._write
+
+    def written(out: Path, files: object) -> None:
+        with full_disk(-1):
+            stock(out, files)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(pieces, "_write", written)
+    out, data = tmp_path / "e.tar", {"vllm/a.so": os.urandom(50_000)}
+    with full_disk(10_000), pytest.raises(OSError) as raised:
+        pieces.pack_parts(out, "tree", data.items(), 20_000)
+    assert raised.value.filename == f"{out}.001"
+    assert [*tmp_path.iterdir()] == []
+
+
+def test_a_bundle_on_a_full_disk_and_then_on_one_with_room(
+    planned: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bundle.tree, "planned", lambda *args: planned)
+    monkeypatch.setattr(bundle, "load_manifest", lambda path: None)
+    monkeypatch.setattr(bundle, "TREES", tmp_path / "trees")
+    monkeypatch.setattr(wheels, "fetch", lambda *args: [])
+    plan = tree.at_commit(Repository.find(planned.path), planned, tmp_path / "trees")
+    monkeypatch.setattr(bundle.tree, "at_commit", lambda *args: plan)
+    out = tmp_path / "out"
+    assert bundle.main(["--out", str(out)]) == 0
+    whole = {path.name for path in out.iterdir()}
+    with full_disk(3000), pytest.raises(SeriesError, match=r"/out/\S+: ") as raised:
+        bundle.main(["--out", str(out)])
+    assert raised.value.hint == "Or name another place with --out."
+    # What is there already is not named by an index; nothing there is cut.
+    assert "bundle.json" not in {path.name for path in out.iterdir()}
+    assert {path.name for path in out.iterdir()} < whole
+    for name in ("tree.tar.xz", "run.py", "bundle.json"):
+        (out / f"{name}.part").write_text("of a run that was killed")
+    assert bundle.main(["--out", str(out)]) == 0
+    assert {path.name for path in out.iterdir()} == whole
 
 
 def test_an_archive_in_parts_is_put_together(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 
 import re
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,8 @@ pytest.importorskip("scipy")
 
 from evals import claims, paired
 from series.errors import SeriesError
+
+from .full import full_disk
 
 TEXT = claims.PAGE.read_text(encoding="utf-8")
 
@@ -27,6 +30,21 @@ def test_the_page_has_the_tables_as_they_are_computed() -> None:
 def test_a_table_that_there_is_not() -> None:
     with pytest.raises(SeriesError, match="no table other"):
         claims.filled("<!-- claims:other -->\n<!-- /claims -->")
+
+
+def test_a_page_that_does_not_fit_on_the_disk_is_as_it_was(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.md"
+    old = "<!-- claims:asked -->\n<!-- /claims -->\n"
+    page.write_text(old)
+    monkeypatch.setattr(claims, "PAGE", page)
+    with full_disk(100), pytest.raises(OSError) as raised:
+        claims.main(["--write"])
+    assert raised.value.filename == str(page)
+    assert [one.read_text() for one in tmp_path.iterdir()] == [old]
+    assert claims.main(["--write"]) == 0
+    assert page.read_text() == claims.filled(old)
 
 
 def test_more_questions_see_less_and_fewer_differences_see_more() -> None:

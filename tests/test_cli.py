@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the eval commands share."""
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,8 @@ from hypothesis import strategies as st
 
 from evals import cli
 from series.errors import Exit, SeriesError, UsageError
+
+from .full import full_disk
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -36,6 +40,59 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     with pytest.raises(TypeError):
         cli.write_json(path, {"a": object()})
     assert json.loads(path.read_text()) == {"a": 1}
+
+
+@pytest.mark.parametrize("old", ["", "old"])
+def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path: Path, old: str) -> None:
+    path = tmp_path / "page.md"
+    if old:
+        path.write_text(old)
+    with full_disk(100), pytest.raises(OSError) as raised:
+        cli.write_text(path, "x" * 101)
+    assert (raised.value.errno, raised.value.filename) == (errno.EFBIG, str(path))
+    assert [one.read_text() for one in tmp_path.iterdir()] == ([old] if old else [])
+    with full_disk(100):
+        cli.write_text(path, "x" * 100)
+    assert path.read_text() == "x" * 100
+
+
+def test_a_file_stays_a_link_and_keeps_its_mode(tmp_path: Path) -> None:
+    real, link = tmp_path / "real", tmp_path / "link"
+    real.write_text("old")
+    real.chmod(0o640)
+    link.symlink_to("real")
+    cli.write_text(link, "new")
+    assert link.is_symlink()
+    assert (real.read_text(), real.stat().st_mode & 0o777) == ("new", 0o640)
+
+
+def test_what_is_no_file_is_written_to_and_never_replaced(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    cli.write_text(pipe, "data")
+    assert os.read(reader, 9) == b"data"
+    os.close(reader)
+    assert pipe.is_fifo()
+    with pytest.raises(OSError) as raised:
+        cli.write_text(Path("/dev/full"), "x")
+    assert raised.value.filename == "/dev/full"
+    with pytest.raises(IsADirectoryError):
+        cli.write_text(tmp_path, "x")
+    assert [*tmp_path.iterdir()] == [pipe]
+
+
+def test_a_place_that_takes_nothing_is_named_with_the_option(tmp_path: Path) -> None:
+    out = tmp_path / "a" / "b"
+    for place in (out, out / "c", out.parent):
+        with pytest.raises(SeriesError, match=str(place)) as raised, cli.writes_to(out):
+            raise OSError(errno.EROFS, "Read-only file system", str(place))
+        assert raised.value.hint == "Or name another place with --out."
+    other = OSError(errno.EROFS, "Read-only file system", "/elsewhere")
+    for error in (other, OSError("no file"), OSError(errno.EBADF, "bad", 3)):
+        with pytest.raises(OSError) as kept, cli.writes_to(out):
+            raise error
+        assert kept.value is error
 
 
 @pytest.mark.parametrize(

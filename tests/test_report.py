@@ -22,6 +22,9 @@ from evals import (
 )
 from evals.blocks import by_arm, plan
 from evals.record import Series
+from series.errors import SeriesError
+
+from .full import full_disk
 
 ROOT = Path(__file__).resolve().parent.parent
 BASE = {"release": "0.32.0", "commit": "c" * 40, "tree": "d" * 40}
@@ -359,6 +362,43 @@ def test_the_page_has_all_records_and_says_what_is_stale() -> None:
     assert "Nothing here ran on AMD hardware" in html
     assert report.page(RECORDS, CHANGED).count("Stale: 0004 has changed") == 4
     assert "There is no record yet" in report.page([], SERIES)
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A README that asks for tables of synthetic records."""
+    monkeypatch.setattr(record, "current", lambda: SERIES)
+    monkeypatch.setattr(record, "load_all", lambda: RECORDS)
+    monkeypatch.setattr(report, "README", tmp_path / "README.md")
+    report.README.write_text(README)
+    return report.README
+
+
+def test_a_readme_that_does_not_fit_on_the_disk_is_as_it_was(
+    shown: Path, capsys: pytest.CaptureFixture
+) -> None:
+    with full_disk(len(README)), pytest.raises(OSError) as raised:
+        report.main(["--readme"])
+    assert raised.value.filename == str(shown)
+    assert shown.read_text() == README
+    assert [*shown.parent.iterdir()] == [shown]
+    assert report.main(["--readme"]) == 0
+    assert report.main(["--readme"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said == ["README.md has new tables", "README.md is as it should be"]
+
+
+def test_a_page_that_cannot_be_written_names_its_place(shown: Path) -> None:
+    out = shown.parent / "pages/index.html"
+    words = ["--out", str(out)]
+    with full_disk(100), pytest.raises(SeriesError, match=str(out)) as raised:
+        report.main(words)
+    assert raised.value.hint == "Or name another place with --out."
+    assert [*out.parent.iterdir()] == []
+    with pytest.raises(SeriesError, match="File exists"):
+        report.main(["--out", str(shown / "index.html")])
+    assert report.main(words) == 0
+    assert out.read_text().rstrip().endswith("</html>")
 
 
 def test_a_record_from_amd_hardware_is_told() -> None:
