@@ -9,6 +9,7 @@ make starts it with whatever python3 there is, so it keeps to what old ones unde
 A second run finds its stamps and does nothing. Only pip fetches, as the user set it.
 """
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -70,8 +71,12 @@ class Environment:
 
     def record(self, step, digest):
         """Records a finished step, all at once."""
-        with open(self.stamp(step) + ".part", "w") as file:
-            file.write(digest)
+        try:
+            with open(self.stamp(step) + ".part", "w") as file:
+                file.write(digest)
+        except OSError as error:
+            # A failed write names no file itself.
+            raise OSError(error.errno, error.strerror, self.stamp(step)) from error
         os.replace(self.stamp(step) + ".part", self.stamp(step))
 
     def make(self):
@@ -157,6 +162,17 @@ def choose():
     )
 
 
+def refused(error):
+    """What a user reads of a failure that the operating system reported."""
+    hint = "Run it again once that is mended."
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        hint = "Free some space, then run it again."
+    elif error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        hint = "Make it writable, then run it again."
+    place = error.filename or "standard output"
+    return f"{place}: {error.strerror or error}\n{hint}"
+
+
 def main(level, root=ROOT):
     """Brings the level's environment to it.
 
@@ -166,6 +182,11 @@ def main(level, root=ROOT):
     environment = Environment(root, FOLDERS.get(level, ".venv"))
     # Two makes at once would install into the same folder.
     build = os.path.join(root, "build")
+    if os.path.islink(build) and not os.path.isdir(build):
+        raise SetupError(
+            f"{build} is a link to {os.readlink(build)}, which is no folder.\n"
+            "Make or mount that folder, or remove the link. Then run it again."
+        )
     os.makedirs(build, exist_ok=True)
     with open(os.path.join(build, ".venv.lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -184,6 +205,13 @@ if __name__ == "__main__":
         main(sys.argv[1])
     except SetupError as error:
         print(error, file=sys.stderr)
+        sys.exit(1)
+    except OSError as error:
+        if error.filename is None:
+            # What standard output did not take would fail again at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        if error.filename is not None or error.errno != errno.EPIPE:
+            print(refused(error), file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -12,6 +12,8 @@ from types import ModuleType
 
 import pytest
 
+from .full import full_disk
+
 ROOT = Path(__file__).parent.parent
 REQUIREMENTS = ROOT / "requirements"
 
@@ -210,6 +212,84 @@ def test_no_python_that_is_new_enough(
         environment.main("apply", str(tmp_path))
     assert sys.executable in str(error.value)
     assert not (tmp_path / ".venv").exists()
+
+
+def copied(folder: Path, preamble: str = "") -> Path:
+    """The script in another repository, whose pip it never gets to."""
+    text = (REQUIREMENTS / "environment.py").read_text()
+    for path in REQUIREMENTS.glob("*.txt"):
+        (folder / "requirements").mkdir(exist_ok=True)
+        (folder / "requirements" / path.name).write_bytes(path.read_bytes())
+    script = folder / "requirements/environment.py"
+    head, last = text.rsplit('if __name__ == "__main__":', 1)
+    script.write_text(f'{head}{preamble}\nif __name__ == "__main__":{last}')
+    return script
+
+
+def failed(script: Path, stdout: object = subprocess.PIPE) -> list[str]:
+    done = subprocess.run(
+        [sys.executable, script, "apply"],
+        stdout=stdout,  # type: ignore[call-overload]
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert done.returncode == 1
+    return done.stderr.splitlines()
+
+
+def test_a_build_that_is_no_folder_is_told(tmp_path: Path) -> None:
+    script = copied(tmp_path)
+    build = tmp_path / "build"
+    build.symlink_to("/no/such/mount")
+    what, hint = failed(script)
+    assert what == f"{build} is a link to /no/such/mount, which is no folder."
+    assert hint.startswith("Make or mount that folder")
+    build.unlink()
+    build.write_text("")
+    assert failed(script) == [
+        f"{build}: File exists",
+        "Run it again once that is mended.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("number", "says"),
+    [
+        ("EROFS", "Make it writable, then run it again."),
+        ("ENOSPC", "Free some space, then run it again."),
+        ("EIO", "Run it again once that is mended."),
+    ],
+)
+def test_what_the_system_refuses_is_one_message(
+    tmp_path: Path, number: str, says: str
+) -> None:
+    raised = f"raise OSError(errno.{number}, 'Refused', self.folder)"
+    refused = f"def make(self):\n    {raised}\nEnvironment.make = make\n"
+    script = copied(tmp_path, refused)
+    assert failed(script) == [f"{tmp_path}/.venv: Refused", says]
+
+
+def test_a_stamp_that_does_not_fit_on_the_disk_is_named(
+    environment: ModuleType, tmp_path: Path
+) -> None:
+    made = environment.Environment(str(tmp_path), "")
+    with full_disk(10), pytest.raises(OSError) as raised:
+        made.record("apply", "x" * 64)
+    assert raised.value.filename == made.stamp("apply")
+    assert not made.has("apply", "x" * 64)
+
+
+def test_standard_output_that_is_full_or_unread(tmp_path: Path) -> None:
+    made = "Environment.make = lambda self: os.mkdir(self.folder)\n"
+    script = copied(tmp_path, made)
+    with open("/dev/full", "w") as full:
+        what, _ = failed(script, full)
+    assert what == "standard output: No space left on device"
+    (tmp_path / ".venv").rmdir()
+    reader, writer = os.pipe()
+    os.close(reader)
+    assert failed(script, writer) == []
+    os.close(writer)
 
 
 def test_wrong_words_are_a_usage_error() -> None:
