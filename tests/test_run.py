@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -104,7 +105,9 @@ report = {
     "left_out": {},
     "launches": said["launches"],
 }
-Path(os.environ["SERIES_HARNESS_REPORT"]).write_text(json.dumps(report))
+text = json.dumps(report)[: said.get("room")]
+if text:
+    Path(os.environ["SERIES_HARNESS_REPORT"]).write_text(text)
 print("=" * 10, f"{len(cases)} of {Path.cwd().name} in 0.01s", "=" * 10)
 sys.exit(code)
 """
@@ -309,6 +312,30 @@ def test_a_failing_test_fails_the_run(
     out, err = capfd.readouterr()
     assert "failed: tests/kernels: 1 of vllm in 0.01s" in err
     assert "1 failed, 1 passed" in out
+
+
+@pytest.mark.parametrize("room", [0, 1, 300])
+@pytest.mark.parametrize("outcome", ["passed", "failed"])
+def test_a_report_that_a_full_disk_cut_fails_the_run(
+    root: Path,
+    interpreter: Interpreter,
+    capfd: pytest.CaptureFixture,
+    room: int,
+    outcome: str,
+) -> None:
+    failed = {"tests/kernels/test_dot.py": outcome}
+    interpreter.says(outcomes=failed, launches={"vllm.ops.dot": 1}, room=room)
+    assert run_tree(interpreter) == 1
+    out, err = capfd.readouterr()
+    line = (
+        r"failed: tests/kernels: 1 of vllm in 0\.01s(; its report in \S+ is not whole)?"
+    )
+    said = re.search(line, err)
+    assert said is not None
+    # Where pytest itself failed and wrote nothing, its own output says why.
+    assert bool(said[1]) == (room > 0 or outcome == "passed")
+    assert "no test of the patched tree ran" in err
+    assert "Traceback" not in out + err
 
 
 def test_arguments_reach_pytest_and_narrow_what_has_to_run(

@@ -90,7 +90,10 @@ def run_with_report(
     cwd: Path,
     env: Mapping[str, str],
 ) -> Part:
-    """Runs pytest with the harness's plugin, which writes no cache beside the tests."""
+    """Runs pytest with the harness's plugin, which writes no cache beside the tests.
+
+    Without its report, whole, a run is no success: what it ran is not known.
+    """
     with tempfile.TemporaryDirectory(prefix="series-report-") as folder:
         report = Path(folder) / "report.json"
         part = run(
@@ -100,10 +103,20 @@ def run_with_report(
             cwd,
             {**env, "SERIES_HARNESS_REPORT": str(report)},
         )
-        if not report.exists():
-            return part
-        found = json.loads(report.read_text(encoding="utf-8"))
+        try:
+            found = json.loads(report.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            # pytest died before, and its output says why; else it could not be made.
+            return part if part.code else _unknown(part, folder)
+        except ValueError:
+            return _unknown(part, folder)
     return Part(part.name, part.code, part.closing, found)
+
+
+def _unknown(part: Part, folder: str) -> Part:
+    reason = f"its report in {Path(folder).parent} is not whole: is there space?"
+    closing = f"{part.closing}; {reason}" if part.closing else reason
+    return Part(part.name, part.code or 1, closing)
 
 
 def groups(tests: Sequence[str]) -> dict[str, list[str]]:

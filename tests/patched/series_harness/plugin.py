@@ -9,6 +9,7 @@ import json
 import os
 import sys
 from collections.abc import Generator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -122,4 +123,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         "left_out": _left_out,
         "launches": dict(launches.counts),
     }
-    Path(path).write_text(json.dumps(report, indent=1), encoding="utf-8")
+    # What is not whole, on a full disk, fails the run with a message of its own.
+    with suppress(OSError):
+        Path(path).write_text(json.dumps(report, indent=1), encoding="utf-8")
