@@ -15,7 +15,7 @@ from .branch import (
     saved_ref,
 )
 from .carry import Step
-from .checkout import head_branch, holders, require_quiet
+from .checkout import head_branch, holders
 from .errors import SeriesError
 from .git import Repository
 from .manifest import Manifest
@@ -24,7 +24,13 @@ from .scratch import Scratch
 from .sources import Rebase
 from .stack import read_commits
 from .state import State
-from .switch import finish_switch, move_under_head, save_edits, switch_to
+from .switch import (
+    finish_switch,
+    move_under_head,
+    require_ready,
+    save_edits,
+    switch_to,
+)
 from .target import Say
 
 
@@ -90,7 +96,7 @@ def land(
     _require_free(repo, branch, under_head=here and state.switch)
     switch = state.switch and (plan.moves or not here)
     if switch and not (state.own and state.force):
-        require_quiet(repo, own=state.own)
+        require_ready(repo, branch, own=state.own)
     saved = save_edits(repo, branch) if switch and state.own and state.force else []
     give_range(scratch, repo, base, tip)
     if plan.moves and here:

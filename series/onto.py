@@ -11,7 +11,6 @@ from pathlib import Path
 
 from . import desk
 from .carry import LANDED, Source, Step
-from .checkout import require_quiet
 from .errors import SeriesError
 from .git import Repository, require_git
 from .landing import Landed, land
@@ -19,7 +18,7 @@ from .locks import locked
 from .manifest import Manifest, load_manifest
 from .sources import Rebase, digest_series, find_onto, rebase_over
 from .state import Session, State, StateError, new_session, session_for
-from .switch import finish_switch
+from .switch import finish_switch, require_ready
 from .target import Say
 from .threeway import Clash, merge_patch
 from .tree import tree_at
@@ -93,7 +92,7 @@ def begin(
         if own:
             finish_switch(repo, manifest.series.branch, own=True)
         if own and not force:
-            require_quiet(repo, own=True)
+            require_ready(repo, manifest.series.branch, own=True)
         onto = find_onto(repo, manifest, name, build, say, own=own)
         with rebase_over(repo, manifest, onto, say, anew=anew) as rebase:
             state = State(

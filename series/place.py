@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from .branch import BranchError, Plan, move_branch, plan_move
-from .checkout import edited, head_branch, holders, require_quiet, under_way
+from .checkout import edited, head_branch, holders, under_way
 from .errors import SeriesError
 from .git import Repository
 from .locks import locked
@@ -13,7 +13,13 @@ from .mail import ABSENT, Mail, read_mail
 from .manifest import Manifest
 from .scratch import Scratch, scratch_over
 from .stack import Commit, build_stack, diff_files, read_commits
-from .switch import finish_switch, move_under_head, save_edits, switch_to
+from .switch import (
+    finish_switch,
+    move_under_head,
+    require_ready,
+    save_edits,
+    switch_to,
+)
 from .target import Base, Say, complete, complete_trees, find_base, require_sha1
 from .verify import (
     blob_ids,
@@ -125,7 +131,7 @@ def place_series(
             saved += save_edits(repo, branch)
         if switch and (plan.moves or not here):
             try:
-                require_quiet(repo, own=own)
+                require_ready(repo, branch, own=own)
             except SeriesError as error:
                 if own or here:
                     raise

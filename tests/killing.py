@@ -16,6 +16,7 @@ WRITERS = {
     "add",
     "apply",
     "checkout",
+    "checkout-index",
     "commit-tree",
     "config",
     "fetch",
@@ -28,6 +29,7 @@ WRITERS = {
     "switch",
     "symbolic-ref",
     "unpack-objects",
+    "update-index",
     "update-ref",
     "write-tree",
 }

@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a git that was killed in the middle of a checkout leaves, made by hand."""
+"""What a git that was cut off in the middle of a checkout leaves, made by hand."""
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 import series.branch
+import series.switch
 from series.errors import SeriesError
 from series.git import Repository
 from series.switch import finish_switch, save_edits
 
-from .conftest import World, git, subjects
+from .conftest import World, commit, git, subjects
 from .test_place import change_patches, place
 
 NEXT = "refs/series/next/rocm-series"
@@ -147,3 +150,199 @@ def test_edits_are_saved_and_undone(clone: Path) -> None:
     assert git(clone, "show", f"{ref}:README.md") == "edited"
     assert git(clone, "status", "--porcelain") == ""
     assert git(clone, "stash", "list") == ""
+
+
+# What git leaves where the disk is full while it writes files: HEAD and index are the
+# old ones, files are new, cut off, or gone; or the index is the new one already.
+FULL_DISK = """\
+#!/bin/bash
+words=" $* "
+fails=0
+[[ $words == *" switch "* || $words == *" checkout "* ]] && fails=1
+[[ $words == *" checkout-index "* && -e {room} ]] && exec {git} "$@"
+[[ $words == *" checkout-index "* ]] && fails=1
+if [[ $fails = 0 || ! -e {armed} ]]; then exec {git} "$@"; fi
+[[ $words == *" checkout-index "* ]] || {{
+    here=$(mktemp -d)
+    cp .git/index .git/HEAD "$here"
+    {git} "$@"
+    cp "$here/HEAD" .git/
+    [[ -e {staged} ]] || cp "$here/index" .git/
+    head -c 30 bare-end.txt > "$here/cut" && cat "$here/cut" > bare-end.txt
+    : > win.txt
+    rm -f vllm/core.py
+}}
+echo "error: unable to write file vllm/core.py" >&2
+echo "fatal: cannot write: No space left on device" >&2
+exit 128
+"""
+
+
+class FullDisk:
+    """A git whose checkouts end half-way while the disk is full."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        real = shutil.which("git")
+        names = {name: folder / name for name in ("armed", "room", "staged")}
+        self.armed, self.room, self.staged = names.values()
+        folder.mkdir()
+        (folder / "git").write_text(FULL_DISK.format(git=real, **names))
+        (folder / "git").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+        self.armed.touch()
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FullDisk:
+    return FullDisk(tmp_path / "full", monkeypatch)
+
+
+@pytest.fixture
+def with_stg(clone: Path) -> Path:
+    """A clone on a branch with a file that the series does not have."""
+    (clone / "stg").write_text("mine\n")
+    commit(clone, "Mine too\n")
+    return clone
+
+
+def tree(clone: Path) -> dict[str, bytes]:
+    files = [p for p in clone.rglob("*") if p.is_file() and ".git" not in p.parts]
+    return {str(p.relative_to(clone)): p.read_bytes() for p in files}
+
+
+@pytest.mark.parametrize("staged", [False, True])
+def test_a_switch_that_a_full_disk_stops_is_undone(
+    world: World, with_stg: Path, full_disk: FullDisk, staged: bool
+) -> None:
+    full_disk.room.touch()
+    if staged:
+        full_disk.staged.touch()
+    before = tree(with_stg)
+    refused = place(world, with_stg, switch=True).not_switched
+    assert refused is not None
+    assert "No space left" in str(refused)
+    assert str(with_stg) in str(refused)
+    assert "undone" in str(refused)
+    assert "space" in refused.hint
+    assert tree(with_stg) == before
+    assert git(with_stg, "status", "--porcelain") == ""
+    assert git(with_stg, "symbolic-ref", "HEAD") == "refs/heads/mine"
+    assert git(with_stg, "for-each-ref", NEXT) == ""
+
+
+def test_what_cannot_be_undone_is_undone_by_the_next_run(
+    world: World, with_stg: Path, full_disk: FullDisk
+) -> None:
+    refused = place(world, with_stg, switch=True).not_switched
+    assert "half-way" in str(refused)
+    assert refused is not None
+    assert "Do not commit" in refused.hint
+    assert "room" in refused.hint
+    assert git(with_stg, "for-each-ref", NEXT) != ""
+    with pytest.raises(SeriesError, match="half-way"):
+        place(world, with_stg, switch=True)
+    full_disk.armed.unlink()
+    outcome = place(world, with_stg, switch=True)
+    assert outcome.switched
+    assert git(with_stg, "status", "--porcelain") == ""
+    assert git(with_stg, "symbolic-ref", "HEAD") == "refs/heads/rocm-series"
+    assert git(with_stg, "rev-parse", "HEAD^{tree}") == world.tree
+    assert not (with_stg / "stg").exists()
+    assert git(with_stg, "for-each-ref", NEXT) == ""
+
+
+def test_edits_made_after_a_failed_switch_stay_and_are_named(
+    world: World, with_stg: Path, full_disk: FullDisk
+) -> None:
+    place(world, with_stg, switch=True)
+    full_disk.armed.unlink()
+    (with_stg / "README.md").write_text("mine\n")
+    before = tree(with_stg)
+    refused = place(world, with_stg, switch=True).not_switched
+    assert refused is not None
+    assert "edited since: README.md." in str(refused)
+    assert "Do not commit" in refused.hint
+    assert tree(with_stg) == before
+    git(with_stg, "checkout", "HEAD", "--", "README.md")
+    assert place(world, with_stg, switch=True).switched
+    assert git(with_stg, "status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize("room", [False, True])
+def test_a_series_that_cannot_move_under_its_head(
+    world: World, clone: Path, full_disk: FullDisk, room: bool
+) -> None:
+    full_disk.armed.unlink()
+    place(world, clone, switch=True)
+    old = git(clone, "rev-parse", "HEAD")
+    change_patches(world)
+    git(clone, "reset", "-q", "--hard", f"{old}~2")
+    full_disk.armed.touch()
+    if room:
+        full_disk.room.touch()
+    with pytest.raises(SeriesError, match="undone" if room else "half-way"):
+        place(world, clone, switch=True, force=True)
+    assert (
+        git(clone, "rev-parse", "rocm-series") == f"{git(clone, 'rev-parse', 'HEAD')}"
+    )
+    full_disk.armed.unlink()
+    place(world, clone, switch=True, force=True)
+    assert git(clone, "status", "--porcelain") == ""
+    assert git(clone, "symbolic-ref", "HEAD") == "refs/heads/rocm-series"
+    assert len(subjects(clone)) == 2
+
+
+def test_a_branch_that_cannot_move_leaves_the_old_one_checked_out(
+    world: World, clone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place(world, clone, switch=True)
+    old = git(clone, "rev-parse", "HEAD")
+    change_patches(world)
+
+    def refuse(*words: object) -> None:
+        raise SeriesError("The branch could not be moved.")
+
+    monkeypatch.setattr(series.switch, "move_branch", refuse)
+    with pytest.raises(SeriesError, match="could not be moved"):
+        place(world, clone, switch=True)
+    assert git(clone, "symbolic-ref", "HEAD") == "refs/heads/rocm-series"
+    assert git(clone, "rev-parse", "HEAD") == old
+    assert git(clone, "status", "--porcelain") == ""
+    assert git(clone, "for-each-ref", NEXT) == ""
+
+
+def test_filters_of_the_user_do_not_hide_a_half_switch(
+    world: World, clone: Path
+) -> None:
+    git(clone, "config", "core.autocrlf", "true")
+    git(clone, "rm", "-q", "-r", "--cached", ".")
+    git(clone, "reset", "-q", "--hard")
+    place(world, clone)
+    git(clone, "update-ref", NEXT, "rocm-series")
+    new = git(clone, "show", "rocm-series:vllm/ops.py").replace("\n", "\r\n")
+    (clone / "vllm/ops.py").write_bytes(new[:300].encode())
+    new = git(clone, "show", "rocm-series:vllm/core.py").replace("\n", "\r\n")
+    (clone / "vllm/core.py").write_bytes(f"{new}\r\n".encode())
+    assert place(world, clone, switch=True).switched
+    assert git(clone, "status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize("ours", [b"", b"def f0():\n"])
+def test_a_file_of_the_user_that_looks_like_git_s_stays(
+    world: World, clone: Path, ours: bytes
+) -> None:
+    (clone / "vllm/new.py").write_bytes(ours)
+    refused = place(world, clone, switch=True).not_switched
+    assert "vllm/new.py" in str(refused)
+    assert (clone / "vllm/new.py").read_bytes() == ours
+
+
+def test_modes_and_folders_of_the_user_stay(world: World, half: Path) -> None:
+    (half / "vllm/ops.py").chmod(0o755)
+    assert "vllm/ops.py" in str(place(world, half, switch=True).not_switched)
+    assert os.access(half / "vllm/ops.py", os.X_OK)
+    (half / "vllm/ops.py").chmod(0o644)
+    (half / "vllm/old.py").mkdir()
+    (half / "vllm/old.py/notes").write_text("mine\n")
+    assert place(world, half, switch=True).not_switched
+    assert (half / "vllm/old.py/notes").read_text() == "mine\n"
