@@ -7,8 +7,8 @@ import shutil
 from .blobs import tree_with
 from .checkout import under_way
 from .errors import SeriesError
-from .git import Repository, make_repository
-from .scratch import Scratch, object_folder
+from .git import GitError, Repository, make_repository
+from .scratch import Scratch, missing_from, object_folder
 from .state import Session, State
 from .threeway import MARKS, FileMerge
 
@@ -66,13 +66,25 @@ def _write_files(repo: Repository, paths: list[str]) -> None:
     for item in repo.worktree.iterdir():
         if item.name != ".git":
             shutil.rmtree(item) if item.is_dir() else item.unlink()
-    if repo.ask("checkout-index", "-a", "-f", "-q") is None:
+    try:
+        repo.git("checkout-index", "-a", "-f", "-q")
+    except GitError:
+        if not _lacks_blobs(repo):
+            raise
         listed = os.fsencode("".join(f"{path}\0" for path in paths))
         repo.git("checkout-index", "-f", "-q", "-z", "--stdin", stdin=listed)
         out = repo.git("ls-files", "-z")
         others = [p for p in os.fsdecode(out).split("\0") if p and p not in paths]
         listed = os.fsencode("".join(f"{path}\0" for path in others))
         repo.git("update-index", "--skip-worktree", "-z", "--stdin", stdin=listed)
+
+
+def _lacks_blobs(repo: Repository) -> bool:
+    """Whether the index names blobs that this repository does not have."""
+    listed = repo.git("ls-files", "-s", "-z").split(b"\0")
+    heads = [entry.split(b"\t")[0].split() for entry in listed if entry]
+    oids = {oid.decode() for mode, oid, _ in heads if mode != b"160000"}
+    return bool(missing_from(repo, sorted(oids)))
 
 
 def require_untouched(session: Session, state: State) -> None:

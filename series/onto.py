@@ -11,7 +11,7 @@ from pathlib import Path
 
 from . import desk
 from .carry import LANDED, Source, Step
-from .errors import SeriesError
+from .errors import SeriesError, of_system
 from .git import Repository, require_git
 from .landing import Landed, land
 from .locks import locked
@@ -134,13 +134,7 @@ def go_on(
         if step.state != "conflict":
             state = replace(state, tip=rebase.carrier.tip)
             continue
-        if session is None:
-            session = new_session(build, rebase.repo)
-            desk.set_up(session, rebase.scratch, rebase.repo)
-        rebase.scratch.give(session.repo)
-        session.save(replace(state, ready=False))
-        desk.lay_out(session, rebase.scratch, state.tip, rebase.carrier.files)
-        session.save(replace(state, ready=True))
+        session = _lay_out(rebase, state, session, build)
         steps = state.steps
         where = session.tree
         return Progress(state.onto, state.commit, steps, total, where, None, recorded)
@@ -153,6 +147,32 @@ def go_on(
     return Progress(
         state.onto, state.commit, state.steps, total, None, landed, recorded
     )
+
+
+def _lay_out(
+    rebase: Rebase, state: State, session: Session | None, build: Path
+) -> Session:
+    """Make a work tree of the conflict; one that cannot be made is not waited for.
+
+    Raises:
+        SeriesError: The disk is full, say; the same command works once it is not.
+    """
+    there = session or new_session(build, rebase.repo)
+    try:
+        if session is None:
+            desk.set_up(there, rebase.scratch, rebase.repo)
+        rebase.scratch.give(there.repo)
+        there.save(replace(state, ready=False))
+        desk.lay_out(there, rebase.scratch, state.tip, rebase.carrier.files)
+        there.save(replace(state, ready=True))
+    except (SeriesError, OSError) as error:
+        # What was decided before stays; `continue` lays the conflict out again.
+        if session is None:
+            there.remove()
+        if isinstance(error, OSError):
+            raise of_system(error, there.folder) from error
+        raise
+    return there
 
 
 def carry_one(rebase: Rebase, source: Source, state: State) -> Step:

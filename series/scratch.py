@@ -33,9 +33,7 @@ class Scratch(Repository):
 
     def missing(self, oids: list[str]) -> list[str]:
         """Those of the object ids that are not there."""
-        asked = "".join(f"{oid}\n" for oid in oids).encode()
-        said = self.git("cat-file", "--batch-check", stdin=asked).decode()
-        return [line.split()[0] for line in said.splitlines() if "missing" in line]
+        return missing_from(self, oids)
 
     def give(self, receiver: Repository) -> None:
         """Hand every object that was made here to another repository."""
@@ -46,6 +44,13 @@ class Scratch(Repository):
         listed = "".join(f"{oid}\n" for oid in sorted(made)).encode()
         pack = self.git("pack-objects", "--stdout", "-q", stdin=listed)
         receiver.git("unpack-objects", "-q", stdin=pack)
+
+
+def missing_from(repo: Repository, oids: list[str]) -> list[str]:
+    """Those of the object ids that a repository does not have."""
+    asked = "".join(f"{oid}\n" for oid in oids).encode()
+    said = repo.git("cat-file", "--batch-check", stdin=asked).decode()
+    return [line.split()[0] for line in said.splitlines() if "missing" in line]
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from series.git import Repository
 from series.state import StateError, sessions
 
 from .conftest import commit, git, seen_state, subjects
+from .full_disk import failing_git
 from .upkeep import SERIES, Lab, add, both, in_function, swap
 
 ROOT = Path(__file__).parent.parent
@@ -439,3 +440,40 @@ def test_the_status_says_where_the_branch_is(lab: Lab, said) -> None:
     assert look(lab.toml, lab.build, None).sync == "in sync with patches/"
     begin(lab, "0.33.0", said)
     assert look(lab.toml, lab.build, None).sync.startswith("on v0.33.0, not on the pin")
+
+
+def test_a_conflict_that_cannot_be_laid_out_is_not_waited_for(
+    lab: Lab, said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.release("0.33.0", CLASH)
+    lab.own()
+    armed = failing_git(tmp_path / "bin", monkeypatch, "checkout-index")
+    with pytest.raises(SeriesError, match="No space left"):
+        begin(lab, "0.33.0", said)
+    assert list((lab.build / "onto").iterdir()) == []
+    armed.unlink()
+    done = begin(lab, "0.33.0", said)
+    assert done.tree
+    assert git(done.tree, "ls-files", "-d", "-t") == ""
+    assert not git(done.tree, "ls-files", "-v").startswith("S")
+
+
+@pytest.mark.parametrize("skip", [False, True])
+def test_a_later_conflict_that_cannot_be_laid_out_is_gone_on_with(
+    lab: Lab, said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, skip: bool
+) -> None:
+    lab.release("0.34.0", both(CLASH, swap("vllm/core.py", "value_20 = 20\n", "v\n")))
+    lab.own()
+    first = begin(lab, "0.34.0", said)
+    assert first.tree
+    if not skip:
+        resolve(first.tree)
+    armed = failing_git(tmp_path / "bin", monkeypatch, "checkout-index")
+    with pytest.raises(SeriesError, match="No space left"):
+        resume(lab, said, skip=skip)
+    armed.unlink()
+    done = resume(lab, said, skip=skip)
+    assert states(done)[0] == ("skipped" if skip else "resolved")
+    assert states(done)[1] == "conflict"
+    assert done.tree
+    assert "<<<<<<< upstream" in (done.tree / "vllm/core.py").read_text()
