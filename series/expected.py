@@ -6,6 +6,7 @@ from pathlib import Path
 
 from .carry import LANDED, Step
 from .errors import SeriesError
+from .files import write_whole
 from .manifest import Manifest
 from .releases import known_releases
 
@@ -20,10 +21,18 @@ def load_expected(manifest: Manifest) -> dict[str, dict[str, str]]:
     """The recorded outcome of each cell: base, then patch file.
 
     Raises:
-        ExpectedError: The file is no table of tables of texts.
+        ExpectedError: The file is no table of tables of texts, or lacks a release.
     """
     path = manifest.folder / EXPECTED
     cells = _read(path)
+    missing = [p.tag for p in known_releases(manifest) if not cells.get(p.tag)]
+    if missing and manifest.patch and path.exists():
+        # One that was cut off would compare nothing, and so pass.
+        raise ExpectedError(
+            f"{path} has no outcomes for {', '.join(missing)}.",
+            f"Restore it (git checkout -- {path.name}), or record them with "
+            "`apply.py check --record`.",
+        )
     words = {"merged (patch-id)", "merged (probe)", "merged (content)", "conflict"}
     words |= {*LANDED, "empty"}
     listed = {patch.file for patch in manifest.patch}
@@ -45,7 +54,10 @@ def _read(path: Path) -> dict[str, dict[str, str]]:
         data = tomllib.loads(path.read_text("utf-8"))
         return {base: dict(rows) for base, rows in data.items()}
     except (OSError, ValueError, TypeError) as error:
-        raise ExpectedError(f"{path} cannot be read: {error}.") from error
+        raise ExpectedError(
+            f"{path} cannot be read: {error}.",
+            f"Restore it: git checkout -- {path.name}",
+        ) from error
 
 
 def outcome(step: Step) -> str:
@@ -89,5 +101,5 @@ def record_expected(manifest: Manifest, found: dict[str, list[Step]]) -> Path:
     for base in sorted(cells):
         lines += ["", f'["{base}"]']
         lines += [f'"{file}" = "{word}"' for file, word in cells[base].items()]
-    path.write_text("\n".join(lines) + "\n", "utf-8")
+    write_whole(path, ("\n".join(lines) + "\n").encode())
     return path

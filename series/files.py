@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writing patches/: whole files only, and series.toml after all others."""
+"""Writing files whole or not at all; of patches/, series.toml after all others."""
 
 import os
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
-from .errors import SeriesError
+from .errors import SeriesError, of_system
 from .manifest import Manifest
 
 _TEMPORARY = ".export-"
@@ -14,6 +15,32 @@ _TEMPORARY = ".export-"
 
 class ExportError(SeriesError):
     """The branch cannot be exported as it is; patches/ is untouched."""
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file at once: where that fails, the old one stays, and nothing else.
+
+    Raises:
+        SeriesError: It cannot be written; the disk is full, say.
+    """
+    aside = ""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, aside = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            # Some disks tell only here that there is no room.
+            os.fsync(file.fileno())
+        Path(aside).chmod(0o644)
+        os.replace(aside, path)
+    except OSError as error:
+        # A failed write names no file, and the one aside means nothing to a user.
+        raise of_system(OSError(error.errno, error.strerror), path) from error
+    finally:
+        if aside:
+            with suppress(OSError):
+                Path(aside).unlink(missing_ok=True)
 
 
 def replace_files(
@@ -43,8 +70,9 @@ def replace_files(
     }
     removed = [patch.file for patch in manifest.patch if patch.file not in new]
     removed = [name for name in removed if (folder / name).exists()]
-    aside = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=folder))
+    aside: Path | None = None
     try:
+        aside = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=folder))
         for name, data in changed.items():
             (aside / name).write_bytes(data)
         for name in changed:
@@ -60,5 +88,6 @@ def replace_files(
             "Make room or make it writable, and export again.",
         ) from error
     finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        if aside:
+            shutil.rmtree(aside, ignore_errors=True)
     return tuple(changed), tuple(removed)

@@ -2,6 +2,9 @@
 """The pin moves to another release: patches, series.toml and outcomes in one change."""
 
 import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +15,7 @@ from .carryover import carry_over
 from .check import check
 from .checkout import edited
 from .errors import ConflictError, SeriesError, UsageError
-from .expected import record_expected
+from .expected import EXPECTED, record_expected
 from .files import replace_files
 from .git import Repository, require_git
 from .locks import locked, scratch_folder
@@ -23,6 +26,9 @@ from .sources import Rebase, rebase_over, release_in
 from .stack import read_commits
 from .tables import match_entries, new_text
 from .target import Say
+
+_TEMPORARY = ".repin-"
+_BESIDE = ("onto", EXPECTED)
 
 
 class RepinError(SeriesError):
@@ -131,9 +137,9 @@ def repin(
         adapted = carry_over(store, manifest, made, pin, say)
         matrix = check(made, build, say, compare=False)
         record_expected(made, {c.onto: list(c.steps) for c in matrix.columns})
-        written, removed = replace_files(manifest, new, text)
-        _replace_folder(there / "onto", manifest.folder / "onto")
-        shutil.copy(there / "expected.toml", manifest.folder / "expected.toml")
+        with _copied(there, manifest.folder) as ready:
+            written, removed = replace_files(manifest, new, text)
+            _put(ready, manifest.folder)
     return Repinned(
         manifest.pin.tag,
         pin.tag,
@@ -210,7 +216,42 @@ def _files(
     return text, {e.file: d for e, d in zip(entries, data, strict=True)}
 
 
-def _replace_folder(source: Path, target: Path) -> None:
-    shutil.rmtree(target, ignore_errors=True)
-    if source.exists():
-        shutil.copytree(source, target)
+@contextmanager
+def _copied(made: Path, folder: Path) -> Iterator[Path]:
+    """Copy what is not of the patches themselves beside its place, on the same disk.
+
+    Raises:
+        RepinError: It cannot be copied, or cannot be put there.
+    """
+    for left in folder.glob(f"{_TEMPORARY}*"):
+        shutil.rmtree(left, ignore_errors=True)
+    aside: Path | None = None
+    try:
+        aside = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=folder))
+        for name in _BESIDE:
+            if (made / name).is_dir():
+                shutil.copytree(made / name, aside / name)
+            elif (made / name).exists():
+                shutil.copy(made / name, aside / name)
+        yield aside
+    except (OSError, shutil.Error) as error:
+        # copytree gathers what failed; the first tells enough.
+        cause = error.args[0][0][2] if isinstance(error, shutil.Error) else None
+        reason = cause or getattr(error, "strerror", None) or error
+        raise RepinError(
+            f"{folder} cannot be written: {reason}.",
+            "Make room or make it writable, and move the pin again; git restores "
+            "what has changed there (git checkout -- patches).",
+        ) from error
+    finally:
+        if aside:
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def _put(ready: Path, folder: Path) -> None:
+    """Rename the copies into place; that needs no room."""
+    for name in _BESIDE:
+        if (folder / name).is_dir():
+            (folder / name).rename(ready / f"old-{name}")
+        if (ready / name).exists():
+            (ready / name).rename(folder / name)

@@ -17,6 +17,7 @@ from series.git import Repository
 from series.imports import Import
 
 from .conftest import commit, git, seen_state
+from .full_disk import with_file_limit
 from .test_onto import CLASH
 from .upkeep import SERIES, Lab, add, both, swap
 
@@ -244,3 +245,31 @@ def test_an_interpreter_without_torch_is_not_taken(lab: Lab, said) -> None:
     with pytest.raises(SeriesError, match="has no torch"):
         check(lab.manifest, lab.build, said, python="/bin/false")
     assert not imports.has_torch(os.devnull)
+
+
+@pytest.mark.parametrize("keep", [0, 3, 6, 9])
+def test_outcomes_that_were_cut_off_are_refused(lab: Lab, said, keep: int) -> None:
+    expect(lab, said)
+    path = lab.patches / "expected.toml"
+    whole = path.read_text()
+    path.write_text("".join(whole.splitlines(keepends=True)[:keep]))
+    with pytest.raises(ExpectedError, match="has no outcomes for") as caught:
+        check(lab.manifest, lab.build, said)
+    assert str(path) in str(caught.value)
+    assert "--record" in caught.value.hint
+    path.write_text(whole[: len(whole) // 2].rstrip().removesuffix('"'))
+    with pytest.raises(ExpectedError, match="cannot be read") as caught:
+        check(lab.manifest, lab.build, said)
+    assert "git checkout" in caught.value.hint
+
+
+def test_outcomes_that_cannot_be_written_stay(lab: Lab, said) -> None:
+    expect(lab, said)
+    path = lab.patches / "expected.toml"
+    whole = path.read_bytes()
+    found = check(lab.manifest, lab.build, said)
+    steps = {column.onto: list(column.steps) for column in found.columns}
+    message = with_file_limit(100, lambda: record_expected(lab.manifest, steps))
+    assert f"{path}: File too large" in message
+    assert path.read_bytes() == whole
+    assert not list(lab.patches.glob(".*"))

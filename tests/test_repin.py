@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pin moves in one change: patches, series.toml, adaptations and outcomes."""
 
+import errno
 import shutil
 from pathlib import Path
 
@@ -218,3 +219,37 @@ def test_by_way_of_a_waiting_rebase(lab: Lab, said) -> None:
     with pytest.raises(SeriesError, match="patches/ has changed"):
         resume(lab, said)
     resuming.abort(lab.build, None)
+
+
+@pytest.mark.parametrize("name", ["onto", "expected.toml", "0002-round-the-dot.patch"])
+def test_a_disk_that_is_full_leaves_everything(
+    lab: Lab, said, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    before = contents(lab.patches)
+
+    def full(function):
+        def wrapped(source, target, *words, **named):
+            there = Path(target)
+            if lab.patches in there.parents and name in there.parts:
+                raise OSError(errno.ENOSPC, "No space left on device", str(there))
+            return function(source, target, *words, **named)
+
+        return wrapped
+
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "copy", full(shutil.copy))
+        patch.setattr(shutil, "copytree", full(shutil.copytree))
+        write = Path.write_bytes
+
+        def write_bytes(path: Path, data: bytes) -> int:
+            return full(lambda data, path: write(path, data))(data, path)
+
+        patch.setattr(Path, "write_bytes", write_bytes)
+        with pytest.raises(SeriesError, match="No space left") as caught:
+            repin(lab.toml, lab.build, "0.33.0", said)
+    assert str(lab.patches) in str(caught.value)
+    assert "room" in caught.value.hint
+    assert contents(lab.patches) == before
+    repin(lab.toml, lab.build, "0.33.0", said)
+    assert load_manifest(lab.toml).pin.tag == "v0.33.0"
+    assert not list(lab.patches.glob(".*"))
