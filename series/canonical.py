@@ -3,6 +3,7 @@
 
 from pathlib import Path
 
+from .disk import require_room
 from .mail import read_mail
 from .scratch import Scratch
 from .stack import Commit, build_stack, read_commits
@@ -50,7 +51,9 @@ def write_patches(scratch: Scratch, base: str, tip: str) -> list[Path]:
         The files in order, named NNNN-subject.patch as git names them.
     """
     folder = scratch.folder / "patches"
+    folder.mkdir(exist_ok=True)
     scratch.git("format-patch", "-q", "-o", str(folder), *_FLAGS, f"{base}..{tip}")
+    require_room(folder)
     return sorted(folder.glob("*.patch"))
 
 

@@ -7,8 +7,8 @@ from typing import Literal
 
 from . import adapt
 from .blobs import tree_with
-from .errors import SeriesError
 from .evidence import History, content, probe
+from .git import GitError
 from .mail import ABSENT, Mail, PatchError
 from .manifest import Patch
 from .scratch import Scratch
@@ -181,7 +181,7 @@ def apply_exactly(scratch: Scratch, mail: Mail, onto: str) -> str:
     scratch.git("read-tree", onto)
     try:
         scratch.git("apply", "--cached", "--whitespace=nowarn", stdin=mail.diff)
-    except SeriesError as error:
+    except GitError as error:
         raise PatchError(f"{mail.name} does not apply: {error.what}") from error
     tree = scratch.line("write-tree", "--missing-ok")
     done = {change.path: change.post for change in diff_files(scratch, onto, tree)}

@@ -44,6 +44,24 @@ class ConflictError(SeriesError):
     code = Exit.CONFLICT
 
 
+class DiskError(SeriesError):
+    """What holds the files did not take them; the command and its input are right.
+
+    It is no fault of a patch, a clone or a git command, and must not be read as one.
+    """
+
+
+# What to do, by errno; a failure of any other kind is not the disk's.
+DISK = {
+    errno.ENOSPC: "Free some space, for example with make clean, and run it again.",
+    errno.EDQUOT: "Free some space, for example with make clean, and run it again.",
+    errno.EROFS: "Make it writable, or name another folder.",
+    errno.EFBIG: "Raise the limit on the size of a file (ulimit -f), and run it again.",
+    errno.EMFILE: "Raise the limit on open files (ulimit -n), and run it again.",
+    errno.ENFILE: "End programs that hold many files open, and run it again.",
+}
+
+
 def of_system(error: OSError, where: str | os.PathLike[str] = "") -> SeriesError:
     """A failure that the operating system reported, as one for a user.
 
@@ -54,7 +72,7 @@ def of_system(error: OSError, where: str | os.PathLike[str] = "") -> SeriesError
     # A call on an open file may give its number instead.
     named = where if isinstance(error.filename, int) else error.filename or where
     place = f"{os.fsdecode(named)}: " if named else ""
-    hint = ""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        hint = "Free some space, for example with make clean, and run it again."
-    return SeriesError(f"{place}{error.strerror or error}", hint)
+    what = f"{place}{error.strerror or error}"
+    if error.errno in DISK:
+        return DiskError(what, DISK[error.errno])
+    return SeriesError(what)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from .blobs import entries, images, read
-from .errors import SeriesError
+from .errors import DiskError, SeriesError
 from .git import GitError, Repository
 from .mail import ABSENT, Mail
 from .manifest import Manifest, ManifestError, Symbol
@@ -166,6 +166,8 @@ class History:
                 diff = self.scratch.git("diff-tree", *_DIFF, parent, commit)
                 if _patch_id(self.repo, diff) == wanted:
                     return f"commit {commit[:12]} has the same patch-id"
+        except DiskError:
+            raise
         except SeriesError as error:
             self.missing = f"patch-ids were not compared: {error.what}"
         return ""

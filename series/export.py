@@ -7,7 +7,7 @@ from pathlib import Path
 from .branch import commits_between, recorded_tip
 from .canonical import lost_on_the_way, write_patches
 from .checkout import edited, head_branch, holders, under_way
-from .errors import SeriesError
+from .errors import DiskError, SeriesError
 from .files import ExportError, replace_files
 from .git import Repository
 from .locks import locked
@@ -237,6 +237,8 @@ def _refused_later(
     try:
         manifest = load_manifest(path)
         require_result(scratch, manifest, base, commits)
+    except DiskError:
+        raise
     except SeriesError as error:
         return error.what
     return ""

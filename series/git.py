@@ -5,7 +5,7 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -16,14 +16,15 @@ os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")
 from git.cmd import Git
 from git.exc import GitCommandNotFound
 
-from .errors import SeriesError
+from .disk import brief, disk_error, ended
+from .errors import SeriesError, of_system
 from .pins import settings, variables
 
 OLDEST = (2, 34)
 
 
 class GitError(SeriesError):
-    """A git command ended with an error.
+    """A git command ended with an error; that of a disk is a DiskError instead.
 
     Args:
         cmd: The words of the command, from `git` on.
@@ -33,8 +34,8 @@ class GitError(SeriesError):
     """
 
     def __init__(self, cmd: list[str], rc: int, stdout: bytes, stderr: str) -> None:
-        said = " / ".join(line for line in stderr.splitlines() if line.strip())
-        what = f"`{' '.join(cmd)}` failed ({rc}): {said or 'it gave no reason'}"
+        reason = brief(stderr) or "it gave no reason"
+        what = f"`{' '.join(cmd)}` failed ({ended(rc)}): {reason}"
         super().__init__(what, _hint(stderr))
         self.cmd, self.rc, self.stdout, self.stderr = cmd, rc, stdout, stderr
 
@@ -48,8 +49,6 @@ class GitError(SeriesError):
 
 def _hint(stderr: str) -> str:
     """The way out for the failures that have nothing to do with the command."""
-    if "No space left" in stderr:
-        return "Free some space on that disk and run the same command again."
     if "ermission denied" in stderr or "insufficient permission" in stderr:
         return "Make the repository writable for you, or use a clone of your own."
     return ""
@@ -117,6 +116,7 @@ class Repository:
 
         Raises:
             GitError: git ended with an error.
+            DiskError: What it wrote did not fit.
         """
         where = [f"--git-dir={self.gitdir}"]
         if self.worktree is not None:
@@ -202,10 +202,16 @@ def _as_file(data: bytes | BinaryIO | None) -> Iterator[BinaryIO | None]:
     if not isinstance(data, bytes):
         yield data
         return
-    with tempfile.TemporaryFile() as file:
-        file.write(data)
-        file.seek(0)
-        yield file
+    with ExitStack() as stack:
+        try:
+            file = stack.enter_context(tempfile.TemporaryFile(buffering=0))
+            left = memoryview(data)
+            while left:
+                left = left[file.write(left) :]
+            file.seek(0)
+        except OSError as error:
+            raise of_system(error, f"{tempfile.gettempdir()} (TMPDIR)") from error
+        yield cast(BinaryIO, file)
 
 
 def _run(
@@ -233,10 +239,15 @@ def _run(
             )
     except GitCommandNotFound as error:
         raise SeriesError("git is not installed.", "Install git 2.34+.") from error
+    except OSError as error:
+        raise of_system(error, cwd) from error
     rc, out, err = cast(tuple[int, bytes | None, str], answer)
     if rc == 127 and unset:
         raise SeriesError("git is not installed.", "Install git 2.34 or newer.")
     if rc != 0:
         shown = [word for word in args if not word.startswith("--git-dir=")]
-        raise GitError(["git", *shown], rc, out or b"", err)
+        cmd = ["git", *shown]
+        if full := disk_error(cmd, rc, err, cwd):
+            raise full
+        raise GitError(cmd, rc, out or b"", err)
     return out or b""

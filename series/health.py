@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 from .blobs import changed_paths, entries, read
 from .canonical import lost_on_the_way, write_patches
 from .carry import LANDED, Step
-from .errors import SeriesError
+from .errors import DiskError, SeriesError
 from .git import Repository
 from .manifest import Manifest
 from .scratch import Scratch
@@ -76,6 +76,8 @@ def round_trip_faults(scratch: Scratch, base: str, tip: str) -> list[str]:
             return ["an export would leave a commit out"]
         lost = lost_on_the_way(scratch, base, commits, files)
         return [f"{lost.oid[:9]} would not survive an export"] if lost else []
+    except DiskError:
+        raise
     except SeriesError as error:
         return [f"an export would not apply again: {error.what}"]
     finally:

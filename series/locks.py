@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from .errors import DISK, SeriesError, of_system
+
 _PREFIX = f"vllm-series-{os.getuid()}-"
 _YOUNG_S = 60.0
 
@@ -42,12 +44,23 @@ def locked(folder: Path, waiting: Callable[[], None] = lambda: None) -> Iterator
 @contextmanager
 def scratch_folder() -> Iterator[Path]:
     """A temporary folder of this run; those that killed runs left are removed."""
-    root = Path(tempfile.gettempdir())
-    _sweep(root)
-    path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    try:
+        root = Path(tempfile.gettempdir())
+        _sweep(root)
+        path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    except OSError as error:
+        raise SeriesError(
+            f"No temporary folder can be made: {error.strerror or error}.",
+            "Set TMPDIR to a folder with 100 MB free.",
+        ) from error
     try:
         with locked(path):
             yield path
+    except OSError as error:
+        if error.errno in DISK and error.filename is None:
+            # A failed write names no file; all others here say where they write.
+            raise of_system(error, f"{root} (TMPDIR)") from error
+        raise
     finally:
         shutil.rmtree(path, ignore_errors=True)
 

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from .disk import cut_off
 from .errors import SeriesError
 from .git import GitError
 from .scratch import Scratch
@@ -94,6 +95,7 @@ def read_mail(scratch: Scratch, path: Path) -> Mail:
         if not fields.get(field):
             raise PatchError(f"{path.name} has no {field.lower()}.", hint)
     data = diff.read_bytes()
+    _require_whole(path, message.encode(), data, scratch.folder)
     changes, paths = _changes(path.name, data, hint)
     if not data.strip():
         raise PatchError(f"{path.name} changes no file.", hint)
@@ -106,6 +108,24 @@ def read_mail(scratch: Scratch, path: Path) -> Mail:
         changes,
         paths,
     )
+
+
+def _require_whole(path: Path, message: bytes, diff: bytes, folder: Path) -> None:
+    """Refuse what mailinfo has cut: it does not look whether its files got whole.
+
+    Raises:
+        DiskError: The end of the patch file is not there.
+    """
+    raw = path.read_bytes()
+    head = raw.removesuffix(diff) if diff else raw
+    cut = (
+        # What is not there as it is was encoded; the blob ids are checked later on.
+        (not raw.endswith(diff) and diff in raw)
+        or (not diff and b"\ndiff --git " in raw)
+        or (message.strip() in head and not head.rstrip().endswith(message.rstrip()))
+    )
+    if cut:
+        raise cut_off(f"what was read of {path.name}", folder)
 
 
 def tidy(message: str) -> str:

@@ -13,8 +13,8 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from .errors import SeriesError, UsageError
-from .git import GitError, Repository, make_repository
+from .errors import DiskError, SeriesError, UsageError
+from .git import Repository, make_repository
 from .locks import locked
 from .manifest import Manifest, Pin
 from .pins import IDENTITY_EMAIL, IDENTITY_NAME
@@ -136,10 +136,12 @@ def _import(store: Repository, archive: Path, pin: Pin) -> None:
         thread.start()
         try:
             store.git("fast-import", "--quiet", "--done", stdin=source)
-        except GitError as error:
+        except SeriesError as error:
             if not failed:
                 failed.append(error)
     thread.join()
+    if failed and isinstance(failed[0], DiskError):
+        raise failed[0]
     if failed:
         raise ReleasesError(
             f"{archive.name} could not be read into {store.gitdir}: {failed[0]}.",

@@ -14,7 +14,7 @@ from .carry import Step
 from .carryover import carry_over
 from .check import check
 from .checkout import edited
-from .errors import ConflictError, SeriesError, UsageError
+from .errors import ConflictError, DiskError, SeriesError, UsageError
 from .expected import EXPECTED, record_expected
 from .files import replace_files
 from .git import Repository, require_git
@@ -156,6 +156,8 @@ def _require_committed(manifest: Manifest) -> None:
     """Refuse edits in patches/ that the change would be mixed with."""
     try:
         repo = Repository.find(manifest.folder)
+    except DiskError:
+        raise
     except SeriesError:
         return
     if repo.worktree is None:

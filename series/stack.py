@@ -4,6 +4,7 @@
 import os
 from dataclasses import dataclass
 
+from .disk import brief
 from .git import GitError
 from .mail import Change, Mail, PatchError, tidy
 from .scratch import Scratch
@@ -66,9 +67,8 @@ def build_stack(scratch: Scratch, base: str, mails: list[Mail]) -> list[str]:
         try:
             scratch.git("apply", "--cached", "--whitespace=nowarn", stdin=mail.diff)
         except GitError as error:
-            said = error.stderr.strip().replace("\n", " / ")
             raise PatchError(
-                f"{mail.name} does not apply: {said}",
+                f"{mail.name} does not apply: {brief(error.stderr)}",
                 "Restore it from git, or write it anew with `apply.py export`.",
             ) from error
         # Blobs that no patch touches may be absent from a partial clone.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from .branch import commits_between, recorded_tip
 from .checkout import edited, head_branch, under_way
-from .errors import SeriesError
+from .errors import DiskError, SeriesError
 from .git import Repository, require_git
 from .manifest import Manifest, load_manifest
 from .place import build_series
@@ -87,6 +87,8 @@ def _branch(repo: Repository, manifest: Manifest) -> tuple[str, str]:
             return where, _elsewhere(repo, name, tip)
         try:
             built = build_series(repo, scratch, manifest, _no_fetch)
+        except DiskError:
+            raise
         except SeriesError as error:
             return where, f"unknown: {error.what}"
         if [c.content for c in there] == [c.content for c in built.commits]:

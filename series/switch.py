@@ -7,6 +7,7 @@ going to; it is there until all files are those of one commit again.
 
 from .branch import Plan, move_branch
 from .checkout import edited, head_branch, require_quiet
+from .disk import brief
 from .errors import SeriesError
 from .git import GitError, Repository
 from .halfway import in_the_way, put_back, strangers
@@ -156,7 +157,7 @@ def _half_way(repo: Repository, branch: str, error: SeriesError) -> SwitchError:
 
 def _reason(error: SeriesError) -> str:
     if isinstance(error, GitError):
-        return " ".join(error.stderr.split())[:400] or error.what[:400]
+        return brief(error.stderr) or error.what
     return error.what
 
 

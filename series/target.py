@@ -4,7 +4,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .errors import SeriesError
+from .errors import DiskError, SeriesError
 from .git import GitError, Repository
 from .manifest import Manifest, Pin
 
@@ -68,6 +68,8 @@ def find_base(
         say(f"The pinned {manifest.pin.tag} is not here: fetching it from {remote}.")
         try:
             _fetch(repo, manifest.pin, remote)
+        except DiskError:
+            raise
         except SeriesError as error:
             failed.append(f"{remote}: {error.what}")
             continue

@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 
+import series.disk
 from series.canonical import lost_on_the_way, write_patches
+from series.errors import DiskError
 from series.git import Repository
 from series.mail import read_mail
 from series.scratch import scratch_over
@@ -46,3 +48,17 @@ def test_a_part_that_gets_lost_is_noticed(world: World, scratch) -> None:
         lost = lost_on_the_way(scratch, world.pin, changed, files)
         assert lost == changed[1], part
     assert lost_on_the_way(scratch, world.pin, [], []) is None
+
+
+def test_patches_that_may_be_cut_off_are_not_taken(
+    world: World, scratch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mails = [read_mail(scratch, path) for path in world.manifest.files]
+    tips = build_stack(scratch, world.pin, mails)
+
+    def full(**named: object) -> object:
+        return open("/dev/full", "wb", buffering=0)
+
+    monkeypatch.setattr(series.disk.tempfile, "TemporaryFile", full)
+    with pytest.raises(DiskError, match="No space left"):
+        write_patches(scratch, world.pin, tips[-1])

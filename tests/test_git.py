@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
+import errno
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
 
 import series.git
-from series.errors import SeriesError
+from series.errors import DiskError, SeriesError
 from series.git import GitError, Repository, make_repository, require_git
 
 from .conftest import World, git
+from .full_disk import failing_git, with_file_limit
 
 
 def test_a_repository_is_found_from_a_subfolder(world: World, clone: Path) -> None:
@@ -123,7 +126,6 @@ def test_an_error_carries_all_there_is(clone: Path) -> None:
 @pytest.mark.parametrize(
     ("said", "hint"),
     [
-        ("No space left on device", "space"),
         ("Permission denied", "writabl"),
         ("x", ""),
     ],
@@ -203,3 +205,135 @@ def test_a_missing_git_is_named(
         monkeypatch.setenv("GIT_DIR", "x")
     with pytest.raises(SeriesError, match="git is not installed"):
         require_git()
+
+
+def say_in_git(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, said: str, code: int = 128
+) -> None:
+    failing_git(folder, monkeypatch, "symbolic-ref", said, code=code)
+
+
+@pytest.mark.parametrize(
+    ("said", "hint"),
+    [
+        ("fatal: write error: No space left on device", "space"),
+        ("fatal: sha1 file 'x/index.lock' write error. Out of diskspace", "space"),
+        ("error: unable to write file vllm/core.py", "space"),
+        ("fatal: cannot update ref 'r': couldn't write '/x/r.lock'", "space"),
+        ("fatal: unable to write new index file", "space"),
+        ("error: unable to create temporary file: Disk quota exceeded", "space"),
+        ("fatal: Unable to create 'x.lock': Read-only file system", "writable"),
+        ("error: unable to write file x\nfatal: x: File too large", "ulimit -f"),
+        ("fatal: open /dev/null failed: Too many open files", "ulimit -n"),
+    ],
+)
+def test_a_failure_of_the_disk_is_none_of_git_s(
+    clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, hint: str
+) -> None:
+    repo = Repository.find(clone)
+    say_in_git(tmp_path / "bin", monkeypatch, said)
+    with pytest.raises(DiskError) as caught:
+        repo.ask("symbolic-ref", "HEAD")
+    assert not isinstance(caught.value, GitError)
+    assert str(clone) in caught.value.what
+    assert said.splitlines()[0] in caught.value.what
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "error: insufficient permission for adding an object to repository database\n"
+        "error: unable to write file x",
+        "fatal: unable to write x: Not a directory",
+        "remote: fatal: write error: No space left on device",
+        "fatal: write error: Broken pipe",
+        "fatal: ref HEAD is not a symbolic ref",
+    ],
+)
+def test_other_failures_are_git_s(
+    clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str
+) -> None:
+    repo = Repository.find(clone)
+    say_in_git(tmp_path / "bin", monkeypatch, said)
+    assert repo.ask("symbolic-ref", "HEAD") is None
+
+
+def test_a_limit_on_files_is_named(clone: Path, tmp_path: Path) -> None:
+    repo = Repository.find(clone)
+    (clone / "big").write_bytes(os.urandom(1 << 16))
+
+    def store() -> None:
+        with (clone / "big").open("rb") as file:
+            repo.git("hash-object", "-w", "--stdin", stdin=file)
+
+    said = with_file_limit(1 << 12, store)
+    assert f"{clone}: File too large" in said
+    assert "SIGXFSZ" in said
+    assert "ulimit -f" in said
+    data = bytes(1 << 14)
+    said = with_file_limit(1 << 12, lambda: repo.git("hash-object", stdin=data))
+    assert "(TMPDIR): File too large" in said
+
+
+def test_a_temporary_folder_is_named_as_such(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo = make_repository(Path(tempfile.mkdtemp()))
+    said = "fatal: write error: No space left on device"
+    say_in_git(tmp_path / "bin", monkeypatch, said)
+    with pytest.raises(DiskError) as caught:
+        repo.ask("symbolic-ref", "HEAD")
+    assert caught.value.what.startswith(f"{tempfile.gettempdir()} (TMPDIR): No space")
+    assert "TMPDIR" in caught.value.hint
+
+
+def test_thousands_of_lines_are_counted(
+    clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo = Repository.find(clone)
+    lines = [f"error: unable to write file {number}{'x' * 400}" for number in range(99)]
+    say_in_git(tmp_path / "bin", monkeypatch, "\n".join(lines))
+    with pytest.raises(DiskError) as caught:
+        repo.git("symbolic-ref", "HEAD")
+    assert "… and 96 more lines" in caught.value.what
+    assert len(caught.value.what) < 1500
+    error = GitError(["git"], 1, b"", "\n".join(lines))
+    assert "… and 96 more lines" in error.what
+    assert len(error.what) < 1500
+
+
+def test_a_signal_is_named() -> None:
+    assert "(SIGKILL: Killed)" in GitError(["git"], -9, b"", "").what
+    assert "(signal 99)" in GitError(["git"], -99, b"", "").what
+
+
+@pytest.mark.parametrize("place", ["make", "write"])
+def test_input_that_does_not_fit_names_the_folder(
+    clone: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    repo = Repository.find(clone)
+
+    def full(*words: object, **named: object) -> object:
+        if place == "write":
+            return open("/dev/full", "wb", buffering=0)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", full)
+    with pytest.raises(DiskError) as caught:
+        repo.git("hash-object", "--stdin", stdin=b"x")
+    assert f"{tempfile.gettempdir()} (TMPDIR): No space left" in caught.value.what
+
+
+def test_too_many_open_files_are_named(
+    clone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repo = Repository.find(clone)
+
+    def refuse(*words: object, **named: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(series.git.Git, "execute", refuse)
+    with pytest.raises(DiskError, match="Too many open files") as caught:
+        repo.resolve("HEAD")
+    assert "ulimit -n" in caught.value.hint

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from series.errors import DiskError, SeriesError
 from series.locks import locked, scratch_folder
 
 
@@ -72,3 +73,20 @@ def test_only_dead_folders_of_ours_are_swept() -> None:
             assert not dead.exists()
             assert other.exists()
             assert link.is_symlink()
+
+
+def test_a_full_temporary_folder_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with (
+        pytest.raises(DiskError, match=r"\(TMPDIR\): No space left"),
+        scratch_folder() as folder,
+    ):
+        Path("/dev/full").write_bytes(b"x")
+    assert not folder.exists()
+
+    def refuse(**named: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(tempfile, "mkdtemp", refuse)
+    with pytest.raises(SeriesError, match="No space left") as caught, scratch_folder():
+        pass
+    assert "TMPDIR" in caught.value.hint

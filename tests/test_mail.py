@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
+import tempfile
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from series.errors import DiskError
 from series.git import Repository
 from series.mail import ABSENT, Change, PatchError, read_mail, tidy
 from series.scratch import Scratch, scratch_over
@@ -147,3 +149,44 @@ def test_any_file_name_is_read_back(scratch: Scratch, name: str) -> None:
     diff = scratch.git("diff-tree", "-r", "-p", "--full-index", empty, tree)
     path = written(scratch.folder, HEADER.encode() + diff)
     assert read_mail(scratch, path).changes == (Change(name, ABSENT, oid),)
+
+
+@pytest.mark.parametrize("keep", [0, 1, 40, 400, -30, -1])
+@pytest.mark.parametrize("name", ["0001-fast-path", "0003-move-old"])
+def test_what_a_full_disk_cut_off_is_no_fault_of_the_patch(
+    world: World,
+    scratch: Scratch,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    keep: int,
+) -> None:
+    git_itself = Repository.git
+
+    def cutting(repo: Repository, *words: str, **named) -> bytes:
+        out = git_itself(repo, *words, **named)
+        if words[0] == "mailinfo":
+            # It ends with 0 all the same.
+            Path(words[-1]).write_bytes(Path(words[-1]).read_bytes()[:keep])
+        return out
+
+    monkeypatch.setattr(Repository, "git", cutting)
+    with pytest.raises(DiskError, match=f"what was read of {name}") as caught:
+        read_mail(scratch, world.patches / f"{name}.patch")
+    assert f"{tempfile.gettempdir()} (TMPDIR): No space left" in caught.value.what
+    assert "TMPDIR" in caught.value.hint
+
+
+def test_a_message_that_was_cut_off_is_noticed(
+    world: World, scratch: Scratch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git_itself = Repository.git
+
+    def cutting(repo: Repository, *words: str, **named) -> bytes:
+        out = git_itself(repo, *words, **named)
+        if words[0] == "mailinfo":
+            Path(words[-2]).write_bytes(Path(words[-2]).read_bytes()[:6])
+        return out
+
+    monkeypatch.setattr(Repository, "git", cutting)
+    with pytest.raises(DiskError, match="is cut off"):
+        read_mail(scratch, world.patches / "0001-fast-path.patch")

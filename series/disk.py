@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Failures of the disk, told from all others by what git says of them."""
+
+import errno
+import os
+import re
+import signal
+import tempfile
+from pathlib import Path
+
+from .errors import DISK, DiskError, of_system
+
+_SHOWN = 3
+_WIDTH = 300
+# Where git names no reason of the system, these words mean that a write failed.
+_WRITE = re.compile(
+    r"Out of diskspace|write (error|failure)"
+    r"|(unable to|couldn't|could not|cannot|failed to) write\b"
+)
+_OTHERS = [os.strerror(n) for n in errno.errorcode if n not in DISK]
+# What a remote says is of its disk; a lost connection is no disk at all.
+_NOT_HERE = ("remote:", "fatal: remote")
+_PROBE = 1 << 14
+
+
+def brief(said: str) -> str:
+    """The first lines of what a command said, and how many more there are."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    shown = [
+        line if len(line) <= _WIDTH else f"{line[:_WIDTH]}…" for line in lines[:_SHOWN]
+    ]
+    if len(lines) > _SHOWN:
+        shown.append(f"… and {len(lines) - _SHOWN} more lines")
+    return " / ".join(shown)
+
+
+def ended(rc: int) -> str:
+    """How a command ended: its exit status, or the signal that ended it."""
+    if rc >= 0:
+        return str(rc)
+    try:
+        name = signal.Signals(-rc).name
+    except ValueError:
+        return f"signal {-rc}"
+    return f"{name}: {signal.strsignal(-rc) or 'a signal'}"
+
+
+def disk_error(cmd: list[str], rc: int, said: str, folder: Path) -> DiskError | None:
+    """The failure of a git command as one of the disk; None where it is another.
+
+    Args:
+        cmd: Its words.
+        rc: Its exit status; below 0, the signal that ended it.
+        said: What it said.
+        folder: Where it was run.
+    """
+    number = errno.EFBIG if rc == -signal.SIGXFSZ else _reason(said)
+    if number is None:
+        return None
+    place, hint = _place(folder, DISK[number or errno.ENOSPC])
+    reason = os.strerror(number) if number else "A file could not be written"
+    words = " ".join(cmd)
+    told = brief(said) or f"ended with {ended(rc)}"
+    return DiskError(f"{place}: {reason}: `{words}`: {told}", hint)
+
+
+def cut_off(what: str, folder: Path) -> DiskError:
+    """The error for something that a folder holds only the beginning of."""
+    place, hint = _place(folder, DISK[errno.ENOSPC])
+    return DiskError(f"{place}: {os.strerror(errno.ENOSPC)}: {what} is cut off", hint)
+
+
+def _place(folder: Path, hint: str) -> tuple[str, str]:
+    """A folder in a user's words, and what to do about it."""
+    temporary = Path(tempfile.gettempdir())
+    if not folder.is_relative_to(temporary):
+        return f"{folder}", hint
+    more = f"{hint} Or set TMPDIR to a folder with more room."
+    return f"{temporary} (TMPDIR)", more
+
+
+def _reason(said: str) -> int | None:
+    """The errno that git names, 0 for a write that failed, None for neither."""
+    failed = None
+    for line in said.splitlines():
+        if line.startswith(_NOT_HERE):
+            continue
+        for number in DISK:
+            if os.strerror(number) in line:
+                return number
+        if _WRITE.search(line) and not any(other in line for other in _OTHERS):
+            failed = 0
+    return None if "ermission" in said else failed
+
+
+def require_room(folder: Path) -> None:
+    """Refuse a folder on a full disk: git does not look whether its files got whole.
+
+    Raises:
+        DiskError: A few kilobytes more do not fit.
+    """
+    try:
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(_PROBE))
+    except OSError as error:
+        if error.errno in DISK:
+            place, hint = _place(folder, DISK[error.errno])
+            raise DiskError(f"{place}: {error.strerror}", hint) from error
+        raise of_system(error, folder) from error
