@@ -15,15 +15,14 @@ One that breaks 2 or 3 is reported as outdated, and the patch itself is merged.
 """
 
 import hashlib
-import os
 import re
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from .blobs import NOTHING, entries
 from .canonical import write_patches
-from .errors import SeriesError
+from .errors import SeriesError, of_system
+from .files import write_whole
 from .mail import Mail, read_mail
 from .manifest import Manifest
 from .scratch import Scratch
@@ -116,19 +115,11 @@ def record(
     line = f"X-Adapts: {name} {digest_of(mail)}".encode()
     data = head + b"\n" + line + b"\n\n" + body
     path = folder / name
+    write_whole(path, data)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        old = [file for file in folder.glob(f"{name[:4]}-*.patch") if file != path]
-        handle, aside = tempfile.mkstemp(prefix=".adapted-", dir=folder)
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        Path(aside).chmod(0o644)
-        os.replace(aside, path)
-        for file_ in old:
-            file_.unlink()
+        for old in folder.glob(f"{name[:4]}-*.patch"):
+            if old != path:
+                old.unlink()
     except OSError as error:
-        raise SeriesError(
-            f"{path} cannot be written: {error.strerror or error}.",
-            "Make room or make it writable, and run the same command again.",
-        ) from error
+        raise of_system(error, folder) from error
     return path

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command `check`: the matrix, printed and written where it is wanted."""
 
+import os
+from contextlib import suppress
 from pathlib import Path
 
 from . import matrix, report
@@ -54,10 +56,21 @@ def run(
 
 
 def _append(path: Path, text: str) -> None:
+    before = path.stat().st_size if path.is_file() else None
     try:
         with path.open("a", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
+        _cut_back(path, before)
         raise SeriesError(
             f"{path} cannot be written: {error.strerror}.", "Name another file."
         ) from error
+
+
+def _cut_back(path: Path, size: int | None) -> None:
+    """Undo what was written of a table; a file that was not there goes."""
+    with suppress(OSError):
+        if size is not None:
+            os.truncate(path, size)
+        elif path.is_file():
+            path.unlink()

@@ -85,12 +85,16 @@ def _reason(said: str) -> int | None:
     for line in said.splitlines():
         if line.startswith(_NOT_HERE):
             continue
-        for number in DISK:
-            if os.strerror(number) in line:
-                return number
+        if number := disk_errno(line):
+            return number
         if _WRITE.search(line) and not any(other in line for other in _OTHERS):
             failed = 0
     return None if "ermission" in said else failed
+
+
+def disk_errno(text: str) -> int | None:
+    """The errno of the disk that a text has in words, None where it has none."""
+    return next((n for n in DISK if os.strerror(n) in text), None)
 
 
 def require_room(folder: Path) -> None:

@@ -14,6 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from .disk import disk_errno
+from .errors import of_system
 from .locks import locked
 from .scratch import Scratch
 
@@ -80,10 +82,14 @@ def import_faults(jobs: list[Import], python: str, cache: Path) -> list[list[str
         python: An interpreter with torch.
         cache: A folder for answers and exported trees.
     """
-    cache.mkdir(parents=True, exist_ok=True)
-    with locked(cache), ThreadPoolExecutor(min(2, os.cpu_count() or 1)) as pool:
-        _sweep(cache)
-        return list(pool.map(lambda job: _faults(job, python, cache), jobs))
+    workers = min(2, os.cpu_count() or 1)
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with locked(cache), ThreadPoolExecutor(workers) as pool:
+            _sweep(cache)
+            return list(pool.map(lambda job: _faults(job, python, cache), jobs))
+    except OSError as error:
+        raise of_system(error, cache) from error
 
 
 def _faults(job: Import, python: str, cache: Path) -> list[str]:
@@ -97,6 +103,10 @@ def _faults(job: Import, python: str, cache: Path) -> list[str]:
         root = Path(folder)
         _export(job, root / "tree")
         faults = _run(job, python, root)
+        for fault in faults:
+            # Of the disk, not of the tree: the answer would be another with room.
+            if number := disk_errno(fault):
+                raise of_system(OSError(number, fault), cache)
         part = root / "answer"
         part.write_text(json.dumps(faults), "utf-8")
         os.replace(part, answer)
@@ -121,6 +131,9 @@ def _export(job: Import, tree: Path) -> None:
 
 def _run(job: Import, python: str, root: Path) -> list[str]:
     paths = [str(root / "tree"), str(root / "meta")]
+    # What torch keeps between runs goes with the tree.
+    temporary = root / "tmp"
+    temporary.mkdir()
     keep = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
     env = {
         **keep,
@@ -130,6 +143,7 @@ def _run(job: Import, python: str, root: Path) -> list[str]:
         "CUDA_VISIBLE_DEVICES": "",
         "TRITON_INTERPRET": "1",
         "HOME": str(root),
+        "TMPDIR": str(temporary),
     }
     words = [python, "-c", _PROGRAM, *job.modules]
     try:

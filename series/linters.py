@@ -8,6 +8,7 @@ import venv
 from dataclasses import dataclass
 from pathlib import Path
 
+from .files import write_whole
 from .locks import locked
 
 CONFIG = ".pre-commit-config.yaml"
@@ -148,7 +149,8 @@ def _install(python: Path, needs: list[str]) -> str:
     if done.returncode:
         lines = [line for line in done.stderr.splitlines() if line.strip()]
         return lines[-1] if lines else f"pip ended with {done.returncode}"
-    stamp.write_text("\n".join(sorted(have | set(missing))) + "\n", "utf-8")
+    # A name that was cut off would have its package installed no more.
+    write_whole(stamp, ("\n".join(sorted(have | set(missing))) + "\n").encode())
     return ""
 
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO
 
-from .errors import DiskError, SeriesError, UsageError
+from .errors import DiskError, SeriesError, UsageError, of_system
 from .git import Repository, make_repository
 from .locks import locked
 from .manifest import Manifest, Pin
@@ -22,6 +22,8 @@ from .release import archive_of, cache_folder
 
 Say = Callable[[str], None]
 _STORE = "releases.git"
+# git keeps a report, and what it had of the pack.
+_LEFT = ("fast_import_crash_*", "objects/pack/tmp_*")
 
 
 class ReleasesError(SeriesError):
@@ -77,12 +79,16 @@ def release_store(
         SeriesError: An archive cannot be had, or has another tree than recorded.
     """
     path = build / _STORE
-    path.mkdir(parents=True, exist_ok=True)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise of_system(error, build) from error
     with locked(path, lambda: say("Another run is reading releases: waiting.")):
         if (path / "HEAD").exists():
             store = Repository(path, path)
         else:
             store = make_repository(path, bare=True)
+        _sweep(store)
         for pin in pins:
             if not holds(store, pin):
                 given = (archives or {}).get(pin.release)
@@ -140,6 +146,8 @@ def _import(store: Repository, archive: Path, pin: Pin) -> None:
             if not failed:
                 failed.append(error)
     thread.join()
+    if failed:
+        _sweep(store)
     if failed and isinstance(failed[0], DiskError):
         raise failed[0]
     if failed:
@@ -157,6 +165,13 @@ def _import(store: Repository, archive: Path, pin: Pin) -> None:
             "Correct `tree` or `generated` of that release.",
         )
     store.git("update-ref", f"refs/tags/{pin.tag}", commit)
+
+
+def _sweep(store: Repository) -> None:
+    """Remove what an import that failed has left; nobody else is at work here."""
+    for pattern in _LEFT:
+        for path in store.gitdir.glob(pattern):
+            path.unlink(missing_ok=True)
 
 
 def _stream(archive: Path, pin: Pin, ref: str, out: BinaryIO) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .carry import Step
-from .errors import SeriesError
+from .errors import SeriesError, of_system
 from .git import Repository
 from .threeway import Clash
 
@@ -122,16 +122,18 @@ class Session:
     def save(self, state: State) -> None:
         """Write the state; a kill leaves the old one or the new one."""
         data = {"version": VERSION, **asdict(state)}
-        self.folder.mkdir(parents=True, exist_ok=True)
-        handle, aside = tempfile.mkstemp(prefix=".state-", dir=self.folder)
+        aside = ""
         try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            handle, aside = tempfile.mkstemp(prefix=".state-", dir=self.folder)
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 json.dump(data, file, indent=1)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(aside, self.folder / _FILE)
         except OSError as error:
-            Path(aside).unlink(missing_ok=True)
+            if aside:
+                Path(aside).unlink(missing_ok=True)
             raise StateError(
                 f"The state cannot be kept in {self.folder}: {error.strerror}.",
                 "Make room there, and run the same command again.",
@@ -195,7 +197,10 @@ def the_session(build: Path, path: Path | None) -> Session:
 def new_session(build: Path, repo: Repository) -> Session:
     """A folder for a rebase of a repository, free of what killed runs left."""
     root = build / "onto"
-    root.mkdir(parents=True, exist_ok=True)
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise of_system(error, build) from error
     for folder in root.glob("*"):
         if not (folder / _FILE).exists():
             shutil.rmtree(folder, ignore_errors=True)

@@ -8,7 +8,8 @@ from pathlib import Path
 from .blobs import entries, read
 from .branch import BranchError, recorded_tip
 from .checkout import holders
-from .errors import SeriesError
+from .disk import require_room
+from .errors import SeriesError, of_system
 from .git import Repository
 from .landing import give_range
 from .scratch import Scratch
@@ -71,20 +72,32 @@ def write_out(
     complete(rebase.repo, scratch.missing([entry.oid]), lambda line: None)
     body = body_of(read(scratch, entry.oid).decode(), facts)
     made = folder.with_name(f".{folder.name}")
-    shutil.rmtree(made, ignore_errors=True)
-    made.mkdir(parents=True)
-    (made / "body.md").write_text(body, "utf-8")
+    try:
+        shutil.rmtree(made, ignore_errors=True)
+        made.mkdir(parents=True)
+        (made / "body.md").write_text(body, "utf-8")
+        _write_patches(scratch, f"{base}..{tip}", made, who)
+        subject, text = cover_of(facts, body)
+        [cover] = made.glob("0000-*.patch")
+        filled = cover.read_text("utf-8").replace("*** SUBJECT HERE ***", subject)
+        cover.write_text(filled.replace("*** BLURB HERE ***", text), "utf-8")
+        shutil.rmtree(folder, ignore_errors=True)
+        os.replace(made, folder)
+    except OSError as error:
+        raise of_system(error, folder.parent) from error
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+    return folder / "body.md"
+
+
+def _write_patches(
+    scratch: Scratch, spec: str, made: Path, who: tuple[str, str]
+) -> None:
     env = {"GIT_COMMITTER_NAME": who[0], "GIT_COMMITTER_EMAIL": who[1]}
     flags = ["-q", "-o", str(made), "--cover-letter", "--full-index", "--binary"]
     flags += ["--no-renames", "--keep-subject", "--no-signature", "--thread=shallow"]
-    scratch.git("format-patch", *flags, f"{base}..{tip}", env=env)
-    subject, text = cover_of(facts, body)
-    [cover] = made.glob("0000-*.patch")
-    filled = cover.read_text("utf-8").replace("*** SUBJECT HERE ***", subject)
-    cover.write_text(filled.replace("*** BLURB HERE ***", text), "utf-8")
-    shutil.rmtree(folder, ignore_errors=True)
-    os.replace(made, folder)
-    return folder / "body.md"
+    scratch.git("format-patch", *flags, spec, env=env)
+    require_room(made)
 
 
 def move_to(

@@ -121,7 +121,7 @@ def _go(repo: Repository, branch: str, new: str, *words: str, own: bool) -> None
         if count is None:
             raise _half_way(repo, branch, error) from error
         _end(repo, branch)
-        undone = " What it had written is undone." if count else ""
+        undone = ". What it had written is undone." if count else ""
         raise SwitchError(
             f"{what}: {_reason(error)}{undone}", error.hint or hint
         ) from error

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
-from .errors import SeriesError
+from .errors import SeriesError, of_system
 from .git import Repository, make_repository
 from .locks import locked
 from .manifest import Manifest, Pin
@@ -55,7 +55,10 @@ def new_tree(
         The repository, with the pinned commit tagged and checked out.
     """
     source = archive()
-    folder = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=build))
+    try:
+        folder = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=build))
+    except OSError as error:
+        raise of_system(error, build) from error
     try:
         say(f"Unpacking {source.name}.")
         unpack(source, folder / "vllm", manifest.pin.generated)
@@ -88,8 +91,8 @@ def unpack(archive: Path, to: Path, generated: list[str]) -> None:
     """
     if not hasattr(tarfile, "data_filter"):
         raise TreeError("This Python cannot unpack safely.", "Use Python 3.11.4+.")
-    to.mkdir()
     try:
+        to.mkdir()
         with tarfile.open(archive, "r|gz") as tar:
             for member in tar:
                 parts = PurePosixPath(member.name).parts[1:]

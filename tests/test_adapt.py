@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rule by which a recorded adaptation is used, and how it is kept."""
 
+import errno
+import os
 import re
 from pathlib import Path
 
 import pytest
 
 from series import adapt, resuming
-from series.errors import SeriesError
+from series.errors import DiskError, SeriesError
 from series.mail import read_mail
 from series.readapt import ReadaptError, readapt
 from series.scratch import scratch_over
@@ -263,3 +265,24 @@ def test_a_later_revision_by_way_of_the_release(
     # Without that way the same patch is a conflict.
     again = begin(lab, "origin/main", said, vllm=clone, anew=True)
     assert states(again) == ["conflict"]
+
+
+def test_an_adaptation_that_cannot_be_kept_leaves_nothing(
+    lab: Lab, said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.release("0.33.0", CLASH)
+    lab.own()
+    resolve(begin(lab, "0.33.0", said).tree)
+
+    def refuse(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", refuse)
+        with pytest.raises(DiskError, match="No space left") as caught:
+            resume(lab, said)
+    folder = lab.patches / "onto/0.33.0"
+    assert str(folder) in caught.value.what
+    assert list(folder.iterdir()) == []
+    [path] = resume(lab, said).recorded
+    assert list(folder.iterdir()) == [path]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from series import imports, matrix
+from series import checking, imports, matrix
 from series.check import check
-from series.errors import SeriesError
+from series.errors import DiskError, SeriesError
 from series.expected import ExpectedError, load_expected, record_expected
 from series.git import Repository
 from series.imports import Import
@@ -273,3 +273,52 @@ def test_outcomes_that_cannot_be_written_stay(lab: Lab, said) -> None:
     assert f"{path}: File too large" in message
     assert path.read_bytes() == whole
     assert not list(lab.patches.glob(".*"))
+
+
+def test_a_fault_of_the_disk_is_none_of_the_tree(lab: Lab, tmp_path: Path) -> None:
+    git(lab.upstream, "switch", "-q", "main")
+    full = "open('/dev/full', 'w', buffering=1).write('x\\n')\n"
+    add("vllm/writes.py", full)(lab.upstream)
+    commit(lab.upstream, "Writes\n")
+    repo = Repository.find(lab.upstream)
+    job = Import(repo, repo.tree_of("main"), "0.32.0", ("vllm.writes",))
+    cache = tmp_path / "cache"
+    with pytest.raises(DiskError, match="No space left on device") as caught:
+        imports.import_faults([job], sys.executable, cache)
+    assert str(cache) in caught.value.what
+    assert list(cache.iterdir()) == []
+
+
+def test_what_imports_keep_goes_with_the_tree(lab: Lab, tmp_path: Path) -> None:
+    git(lab.upstream, "switch", "-q", "main")
+    keeps = "import tempfile\nopen(tempfile.gettempdir() + '/kept', 'w').close()\n"
+    add("vllm/keeps.py", keeps)(lab.upstream)
+    commit(lab.upstream, "Keeps\n")
+    repo = Repository.find(lab.upstream)
+    job = Import(repo, repo.tree_of("main"), "0.32.0", ("vllm.keeps",))
+    assert imports.import_faults([job], sys.executable, tmp_path / "c") == [[]]
+    assert not (Path(os.environ["TMPDIR"]) / "kept").exists()
+
+
+def test_a_cache_that_cannot_be_written_is_named(lab: Lab, tmp_path: Path) -> None:
+    repo = Repository.find(lab.upstream)
+    job = Import(repo, repo.tree_of("main"), "0.32.0", ("vllm.ops",))
+    cache = tmp_path / "cache"
+
+    def run() -> None:
+        imports.import_faults([job], sys.executable, cache)
+
+    # An index fits, the files of the tree do not.
+    assert str(cache) in with_file_limit(50, run)
+
+
+@pytest.mark.parametrize("before", [None, "", "mine\n"])
+def test_a_summary_that_cannot_be_written_is_as_before(
+    tmp_path: Path, before: str | None
+) -> None:
+    path = tmp_path / "sum.md"
+    if before is not None:
+        path.write_text(before)
+    said = with_file_limit(20, lambda: checking._append(path, "x" * 99))
+    assert f"{path} cannot be written: File too large" in said
+    assert (path.read_text() if path.exists() else None) == before

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which of upstream's hooks run on which files, and with what."""
 
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from series import linters
+
+from .full_disk import with_file_limit
 
 LOCAL = {"repo": "local"}
 RUFF = {"repo": "https://example.com/astral-sh/ruff-pre-commit", "rev": "v0.14.0"}
@@ -98,3 +101,17 @@ def test_a_tree_without_the_configuration(tmp_path: Path) -> None:
     [found] = linters.run_linters(tmp_path, ["a.py"], tmp_path / "home")
     assert found.state == "not run"
     assert not (tmp_path / "home").exists()
+
+
+def test_what_is_installed_is_written_whole(tmp_path: Path, monkeypatch) -> None:
+    python = tmp_path / "bin/python"
+    stamp = tmp_path / "installed.txt"
+    stamp.write_text("PyYAML\n")
+    done = subprocess.CompletedProcess([], 0, "", "")
+    monkeypatch.setattr(linters.subprocess, "run", lambda *words, **named: done)
+    said = with_file_limit(10, lambda: linters._install(python, ["ruff==0.14.0"]))
+    assert f"{stamp}: File too large" in said
+    assert stamp.read_text() == "PyYAML\n"
+    assert linters._install(python, ["ruff==0.14.0"]) == ""
+    assert stamp.read_text() == "PyYAML\nruff==0.14.0\n"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["installed.txt"]

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Releases read straight into commits: the tree of the archive, or nothing."""
 
+import errno
 import hashlib
 import io
+import os
 import tarfile
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from series.errors import UsageError
+from series.errors import DiskError, UsageError
 from series.git import Repository
 from series.manifest import Pin, load_manifest
 from series.releases import (
@@ -22,6 +24,7 @@ from series.releases import (
 )
 
 from .conftest import git
+from .full_disk import failing_git
 from .upkeep import Lab, add
 
 DATE = datetime(2026, 10, 1, tzinfo=UTC)
@@ -179,3 +182,36 @@ def test_upstreams_own_tags_are_the_same_tree(lab: Lab, said) -> None:
     store = release_store(lab.build, known_releases(lab.manifest), said)
     for tag in ("v0.32.0", "v0.33.0"):
         assert store.tree_of(tag) == git(lab.upstream, "rev-parse", f"{tag}^{{tree}}")
+
+
+def test_a_full_disk_is_named_and_leaves_nothing(
+    lab: Lab, said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    armed = failing_git(
+        tmp_path / "bin",
+        monkeypatch,
+        "fast-import",
+        "fatal: Unable to write pack: No space left on device",
+        before="touch fast_import_crash_1 objects/pack/tmp_pack_x",
+    )
+    path = lab.build / "releases.git"
+    with pytest.raises(DiskError, match="No space left") as caught:
+        release_store(lab.build, [lab.manifest.pin], said)
+    assert str(path) in caught.value.what
+    assert not list(path.glob("fast_import_crash_*"))
+    assert list((path / "objects/pack").iterdir()) == []
+    # What a killed run has left goes as well.
+    (path / "objects/pack/tmp_pack_y").touch()
+    armed.unlink()
+    store = release_store(lab.build, [lab.manifest.pin], said)
+    assert holds(store, lab.manifest.pin)
+    assert not list((path / "objects/pack").glob("tmp_*"))
+
+
+def test_a_store_that_cannot_be_made_is_named(lab: Lab, said, monkeypatch) -> None:
+    def refuse(*words: object, **named: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    with pytest.raises(DiskError, match=f"^{lab.build}: No space left"):
+        release_store(lab.build, [lab.manifest.pin], said)

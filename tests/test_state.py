@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a waiting rebase remembers: whole or not at all, and killed at any step."""
 
+import errno
 import itertools
 import json
+import os
 import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +14,7 @@ import pytest
 
 from series import resuming
 from series.carry import Step
-from series.errors import SeriesError
+from series.errors import DiskError, SeriesError
 from series.git import Repository
 from series.state import Session, State, StateError, new_session, sessions
 from series.threeway import Clash
@@ -179,3 +182,20 @@ def _killed(run: Callable[[], None], lab: Lab, aside: Path, *, stride: int):
         if not killed_at(step, run):
             return
         yield step
+
+
+def test_a_state_that_has_no_room_names_its_folder(
+    lab: Lab, tmp_path: Path, monkeypatch
+) -> None:
+    def refuse(*words: object, **named: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    repo = lab.own()
+    with monkeypatch.context() as patch:
+        patch.setattr(tempfile, "mkstemp", refuse)
+        with pytest.raises(StateError, match=r"No space left") as caught:
+            Session(tmp_path).save(state_of(tmp_path))
+        assert str(tmp_path) in caught.value.what
+        patch.setattr(Path, "mkdir", refuse)
+        with pytest.raises(DiskError, match=f"^{lab.build}: No space left"):
+            new_session(lab.build, repo)

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A change set for upstream: refused with evidence, or made whole; never pushed."""
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
 
-from series.errors import ConflictError, SeriesError
+from series.errors import ConflictError, DiskError, SeriesError
 from series.expected import record_expected
 from series.git import Repository
 from series.linters import Lint, summary
@@ -17,6 +19,7 @@ from series.submit import submit
 from series.submit_text import TemplateError
 
 from .conftest import commit, git, seen_state, subjects
+from .full_disk import failing_git
 from .test_onto import CLASH, TITLES
 from .upkeep import SERIES, TEMPLATE, Lab, add, swap
 
@@ -324,3 +327,30 @@ def test_nothing_is_pushed(lab: Lab, said) -> None:
     make(lab, said, vllm=clone)
     assert git(lab.upstream, "for-each-ref") == before
     assert Repository.find(clone).resolve("refs/remotes/origin/pr-dot") is None
+
+
+@pytest.mark.parametrize("word", ["--cover-letter", ""])
+def test_a_full_disk_leaves_the_old_files(
+    lab: Lab, said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    clone = lab.clone()
+    folder = make(lab, said, vllm=clone).folder
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    if word:
+        failing_git(tmp_path / "bin", monkeypatch, word)
+    else:
+        write = Path.write_text
+
+        def refuse(path: Path, *words: str) -> int:
+            if path.name == "body.md":
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return write(path, *words)
+
+        monkeypatch.setattr(Path, "write_text", refuse)
+    with pytest.raises(DiskError, match="No space left") as caught:
+        make(lab, said, vllm=clone)
+    assert caught.value.hint
+    if not word:
+        assert str(folder.parent) in caught.value.what
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+    assert [path.name for path in folder.parent.iterdir()] == [folder.name]

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
+import errno
 import io
 import os
 import tarfile
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from series import commands
-from series.errors import SeriesError
+from series.errors import DiskError, SeriesError
 from series.release import ReleaseError
 from series.tree import TreeError, build_folder, tree_at, unpack
 
@@ -219,3 +221,20 @@ def test_a_build_folder_that_cannot_be_made(tmp_path: Path) -> None:
         build_folder(tmp_path / "file/build", print),
     ):
         pass
+
+
+def test_a_full_disk_names_the_build_folder(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = tmp_path / "build"
+    make = tempfile.mkdtemp
+
+    def refuse(*words: object, **named: object) -> str:
+        if named.get("dir") == build:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return make(*words, **named)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(tempfile, "mkdtemp", refuse)
+    with pytest.raises(DiskError, match=f"^{build}: No space left"):
+        apply_own(world, build)
+    assert list(build.iterdir()) == []
