@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from .errors import DISK, DiskError, of_system
+from .locks import PREFIX
 
 _SHOWN = 3
 _WIDTH = 300
@@ -30,7 +31,8 @@ def brief(said: str) -> str:
         line if len(line) <= _WIDTH else f"{line[:_WIDTH]}…" for line in lines[:_SHOWN]
     ]
     if len(lines) > _SHOWN:
-        shown.append(f"… and {len(lines) - _SHOWN} more lines")
+        more = len(lines) - _SHOWN
+        shown.append(f"… and {more} more line{'s' * (more > 1)}")
     return " / ".join(shown)
 
 
@@ -73,7 +75,8 @@ def cut_off(what: str, folder: Path) -> DiskError:
 def _place(folder: Path, hint: str) -> tuple[str, str]:
     """A folder in a user's words, and what to do about it."""
     temporary = Path(tempfile.gettempdir())
-    if not folder.is_relative_to(temporary):
+    scratch = [path for path in (folder, *folder.parents) if path.parent == temporary]
+    if not scratch or not scratch[0].name.startswith(PREFIX):
         return f"{folder}", hint
     more = f"{hint} Or set TMPDIR to a folder with more room."
     return f"{temporary} (TMPDIR)", more

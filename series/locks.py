@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .errors import DISK, SeriesError, of_system
 
-_PREFIX = f"vllm-series-{os.getuid()}-"
+PREFIX = f"vllm-series-{os.getuid()}-"
 _YOUNG_S = 60.0
 
 
@@ -47,7 +47,7 @@ def scratch_folder() -> Iterator[Path]:
     try:
         root = Path(tempfile.gettempdir())
         _sweep(root)
-        path = Path(tempfile.mkdtemp(prefix=_PREFIX))
+        path = Path(tempfile.mkdtemp(prefix=PREFIX))
     except OSError as error:
         raise SeriesError(
             f"No temporary folder can be made: {error.strerror or error}.",
@@ -67,7 +67,7 @@ def scratch_folder() -> Iterator[Path]:
 
 def _sweep(root: Path) -> None:
     """Remove scratch folders of ours that no living run holds."""
-    for path in root.glob(f"{_PREFIX}*"):
+    for path in root.glob(f"{PREFIX}*"):
         with suppress(OSError):
             # A run that has just made its folder may not hold it yet.
             if time.time() - path.lstat().st_mtime < _YOUNG_S:

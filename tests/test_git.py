@@ -9,6 +9,7 @@ import pytest
 import series.git
 from series.errors import DiskError, SeriesError
 from series.git import GitError, Repository, make_repository, require_git
+from series.locks import scratch_folder
 
 from .conftest import World, git
 from .full_disk import failing_git, with_file_limit
@@ -279,13 +280,21 @@ def test_a_limit_on_files_is_named(clone: Path, tmp_path: Path) -> None:
 def test_a_temporary_folder_is_named_as_such(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    repo = make_repository(Path(tempfile.mkdtemp()))
     said = "fatal: write error: No space left on device"
     say_in_git(tmp_path / "bin", monkeypatch, said)
+    temporary = tempfile.gettempdir()
+    with scratch_folder() as folder:
+        repo = make_repository(folder / "scratch.git", bare=True)
+        with pytest.raises(DiskError) as caught:
+            repo.ask("symbolic-ref", "HEAD")
+    assert caught.value.what.startswith(f"{temporary} (TMPDIR): No space")
+    assert "TMPDIR" in caught.value.hint
+    # Not everything in /tmp is this tool's to move elsewhere.
+    repo = make_repository(Path(tempfile.mkdtemp()))
     with pytest.raises(DiskError) as caught:
         repo.ask("symbolic-ref", "HEAD")
-    assert caught.value.what.startswith(f"{tempfile.gettempdir()} (TMPDIR): No space")
-    assert "TMPDIR" in caught.value.hint
+    assert caught.value.what.startswith(f"{repo.worktree}: No space")
+    assert "TMPDIR" not in caught.value.hint
 
 
 def test_thousands_of_lines_are_counted(
