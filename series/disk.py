@@ -15,7 +15,7 @@ _SHOWN = 3
 _WIDTH = 300
 # Where git names no reason of the system, these words mean that a write failed.
 _WRITE = re.compile(
-    r"Out of diskspace|write (error|failure)"
+    r"write (error|failure)"
     r"|(unable to|couldn't|could not|cannot|failed to) write\b"
 )
 _OTHERS = [os.strerror(n) for n in errno.errorcode if n not in DISK]
@@ -90,6 +90,8 @@ def _reason(said: str) -> int | None:
             continue
         if number := disk_errno(line):
             return number
+        if "Out of diskspace" in line:
+            return errno.ENOSPC
         if _WRITE.search(line) and not any(other in line for other in _OTHERS):
             failed = 0
     return None if "ermission" in said else failed

@@ -45,6 +45,14 @@ def in_the_way(repo: Repository, going: str) -> list[str]:
     ]
 
 
+def drop_lock(repo: Repository, error: SeriesError) -> None:
+    """Remove the lock of the index that a git of ours has left when it failed."""
+    lock = repo.gitdir / "index.lock"
+    # Where git found the lock there, it is somebody's who is at work.
+    if lock.exists() and "File exists" not in error.what:
+        drop_stale_lock(lock)
+
+
 def strangers(repo: Repository, going: str, *, own: bool) -> list[str]:
     """The edited files that no switch from HEAD to a commit can have left so."""
     changed = _changed(repo, going)
@@ -68,9 +76,6 @@ def put_back(repo: Repository, going: str, *, own: bool) -> int | None:
         SeriesError: They could not be written; another call goes on from there.
     """
     assert repo.worktree is not None
-    lock = repo.gitdir / "index.lock"
-    if lock.exists():
-        drop_stale_lock(lock)
     changed = _changed(repo, going)
     files = edited(repo, own=own)
     if strangers(repo, going, own=own):
@@ -105,8 +110,10 @@ def _write(repo: Repository, files: list[str], *, own: bool) -> None:
     words = ("checkout-index", "-f", "-q", "-z", "--stdin")
     repo.git(*words, stdin=listed, user=not own)
     # Spares the next command reading them; a full disk may have no room for it.
-    with suppress(SeriesError):
+    try:
         repo.git("update-index", "-q", "--refresh", user=not own)
+    except SeriesError as error:
+        drop_lock(repo, error)
 
 
 def _changed(repo: Repository, going: str) -> dict[str, tuple[_Side, _Side]]:

@@ -5,12 +5,12 @@ Before files change, refs/series/next/BRANCH names the commit that the work tree
 going to; it is there until all files are those of one commit again.
 """
 
-from .branch import Plan, move_branch
+from .branch import Plan, drop_stale_lock, move_branch
 from .checkout import edited, head_branch, require_quiet
 from .disk import brief
 from .errors import SeriesError
 from .git import GitError, Repository
-from .halfway import in_the_way, put_back, strangers
+from .halfway import drop_lock, in_the_way, put_back, strangers
 
 
 class SwitchError(SeriesError):
@@ -50,6 +50,9 @@ def finish_switch(repo: Repository, branch: str, *, own: bool) -> None:
     going = repo.resolve(f"refs/series/next/{branch}")
     if going is None or repo.worktree is None:
         return
+    lock = repo.gitdir / "index.lock"
+    if lock.exists():
+        drop_stale_lock(lock)
     try:
         if put_back(repo, going, own=own) is None:
             return
@@ -114,6 +117,7 @@ def _go(repo: Repository, branch: str, new: str, *words: str, own: bool) -> None
     try:
         repo.git(*words, user=not own)
     except SeriesError as error:
+        drop_lock(repo, error)
         try:
             count = put_back(repo, new, own=own)
         except SeriesError as again:

@@ -14,6 +14,7 @@ from series.git import Repository
 from series.switch import finish_switch, save_edits
 
 from .conftest import World, commit, git, subjects
+from .full_disk import with_file_limit
 from .test_place import change_patches, place
 
 NEXT = "refs/series/next/rocm-series"
@@ -346,3 +347,29 @@ def test_modes_and_folders_of_the_user_stay(world: World, half: Path) -> None:
     (half / "vllm/old.py/notes").write_text("mine\n")
     assert place(world, half, switch=True).not_switched
     assert (half / "vllm/old.py/notes").read_text() == "mine\n"
+
+
+def test_a_lock_of_the_user_stays(world: World, clone: Path) -> None:
+    (clone / ".git/index.lock").write_bytes(b"")
+    refused = place(world, clone, switch=True).not_switched
+    assert "File exists" in str(refused)
+    assert (clone / ".git/index.lock").exists()
+    assert git(clone, "for-each-ref", NEXT) == ""
+
+
+def test_a_limit_on_files_leaves_no_lock(world: World, clone: Path) -> None:
+    many = "".join(f"{number}\n" for number in range(400))
+    for number in range(400):
+        (clone / f"file {number} of many that make the index long").write_text(many)
+    commit(clone, "Many\n")
+    repo, size = Repository.find(clone), (clone / ".git/index").stat().st_size
+    git(clone, "switch", "-q", "main")
+    before = tree(clone)
+    said = with_file_limit(
+        size // 2, lambda: series.switch.switch_to(repo, "mine", own=False)
+    )
+    assert "SIGXFSZ" in said or "File too large" in said
+    assert not (clone / ".git/index.lock").exists()
+    assert tree(clone) == before
+    assert git(clone, "status", "--porcelain") == ""
+    assert git(clone, "for-each-ref", "refs/series/next") == ""
