@@ -22,6 +22,8 @@ _OTHERS = [os.strerror(n) for n in errno.errorcode if n not in DISK]
 # What a remote says is of its disk; a lost connection is no disk at all.
 _NOT_HERE = ("remote:", "fatal: remote")
 _PROBE = 1 << 14
+# What another folder helps against; a limit holds there as well.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 def brief(said: str) -> str:
@@ -59,7 +61,7 @@ def disk_error(cmd: list[str], rc: int, said: str, folder: Path) -> DiskError | 
     number = errno.EFBIG if rc == -signal.SIGXFSZ else _reason(said)
     if number is None:
         return None
-    place, hint = _place(folder, DISK[number or errno.ENOSPC])
+    place, hint = _place(folder, number or errno.ENOSPC)
     reason = os.strerror(number) if number else "A file could not be written"
     words = " ".join(cmd)
     told = brief(said) or f"ended with {ended(rc)}"
@@ -68,18 +70,18 @@ def disk_error(cmd: list[str], rc: int, said: str, folder: Path) -> DiskError | 
 
 def cut_off(what: str, folder: Path) -> DiskError:
     """The error for something that a folder holds only the beginning of."""
-    place, hint = _place(folder, DISK[errno.ENOSPC])
+    place, hint = _place(folder, errno.ENOSPC)
     return DiskError(f"{place}: {os.strerror(errno.ENOSPC)}: {what} is cut off", hint)
 
 
-def _place(folder: Path, hint: str) -> tuple[str, str]:
+def _place(folder: Path, number: int) -> tuple[str, str]:
     """A folder in a user's words, and what to do about it."""
     temporary = Path(tempfile.gettempdir())
     scratch = [path for path in (folder, *folder.parents) if path.parent == temporary]
     if not scratch or not scratch[0].name.startswith(PREFIX):
-        return f"{folder}", hint
-    more = f"{hint} Or set TMPDIR to a folder with more room."
-    return f"{temporary} (TMPDIR)", more
+        return f"{folder}", DISK[number]
+    another = " Or set TMPDIR to a folder with more room." * (number in _FULL)
+    return f"{temporary} (TMPDIR)", DISK[number] + another
 
 
 def _reason(said: str) -> int | None:
@@ -113,6 +115,6 @@ def require_room(folder: Path) -> None:
             file.write(bytes(_PROBE))
     except OSError as error:
         if error.errno in DISK:
-            place, hint = _place(folder, DISK[error.errno])
+            place, hint = _place(folder, error.errno)
             raise DiskError(f"{place}: {error.strerror}", hint) from error
         raise of_system(error, folder) from error
