@@ -5,7 +5,8 @@ import os
 import resource
 import shlex
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,17 @@ def failing_git(
     (folder / "git").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     return armed
+
+
+@contextmanager
+def full_disk(size: int) -> Iterator[None]:
+    """Lets no file of this process grow beyond that many bytes; the error is EFBIG."""
+    before, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (before, most))
 
 
 def with_file_limit(size: int, run: Callable[[], Any]) -> str:

@@ -25,7 +25,7 @@ from tests.harness import tree
 from tests.harness.plan import Patch, Plan
 
 from .conftest import commit, git
-from .full import full_disk
+from .full_disk import full_disk
 
 ROOT = Path(__file__).parent.parent
 HERE = f"{sys.version_info.major}.{sys.version_info.minor}"

@@ -12,7 +12,7 @@ pytest.importorskip("scipy")
 from evals import claims, paired
 from series.errors import SeriesError
 
-from .full import full_disk
+from .full_disk import full_disk
 
 TEXT = claims.PAGE.read_text(encoding="utf-8")
 

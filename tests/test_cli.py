@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from evals import cli
 from series.errors import Exit, SeriesError, UsageError
 
-from .full import full_disk
+from .full_disk import full_disk
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

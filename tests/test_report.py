@@ -24,7 +24,7 @@ from evals.blocks import by_arm, plan
 from evals.record import Series
 from series.errors import SeriesError
 
-from .full import full_disk
+from .full_disk import full_disk
 
 ROOT = Path(__file__).resolve().parent.parent
 BASE = {"release": "0.32.0", "commit": "c" * 40, "tree": "d" * 40}

@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from .full import full_disk
+from .full_disk import full_disk
 
 ROOT = Path(__file__).parent.parent
 REQUIREMENTS = ROOT / "requirements"
