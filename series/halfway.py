@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A work tree between two commits: which files git has left so, and putting them back.
 
-Only a file that differs between HEAD and the commit that was gone to, and that is
-missing or holds what one of them has, whole or cut off, is taken for git's work.
+Only a file that differs between HEAD and the other commit, and that is missing or holds
+what one of them has, whole or cut off, is taken for git's work; in the index, all of
+the other commit or nothing.
 """
 
 import os
 import stat
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,7 +43,10 @@ def in_the_way(repo: Repository, going: str) -> list[str]:
     return [
         path
         for path, (old, new) in _changed(repo, going).items()
-        if not old.there and new.there and _is_file(repo.worktree / path)
+        if not old.there
+        and new.there
+        and not _in_place_of_folder(repo.worktree, path)
+        and _is_file(repo.worktree / path)
     ]
 
 
@@ -49,23 +54,27 @@ def drop_lock(repo: Repository, error: SeriesError) -> None:
     """Remove the lock of the index that a git of ours has left when it failed."""
     lock = repo.gitdir / "index.lock"
     # Where git found the lock there, it is somebody's who is at work.
-    if lock.exists() and "File exists" not in error.what:
+    if lock.exists() and "File exists" not in getattr(error, "stderr", error.what):
         drop_stale_lock(lock)
 
 
-def strangers(repo: Repository, going: str, *, own: bool) -> list[str]:
-    """The edited files that no switch from HEAD to a commit can have left so."""
-    changed = _changed(repo, going)
+def strangers(repo: Repository, other: str, *, own: bool) -> list[str]:
+    """What is edited or staged, and not by a switch between HEAD and a commit."""
+    changed = _changed(repo, other)
     files = edited(repo, own=own)
-    left = _left_by_git(repo, {p: changed[p] for p in files if p in changed}, own=own)
-    return [path for path in files if path not in left]
+    mine = {path: changed[path] for path in files if path in changed}
+    left = _left_by_git(repo, mine, changed, own)
+    staged = _raw(repo, "diff-index", "--cached")
+    if staged == changed:
+        staged = {}
+    return sorted({*staged, *(path for path in files if path not in left)})
 
 
-def put_back(repo: Repository, going: str, *, own: bool) -> int | None:
+def put_back(repo: Repository, other: str, *, own: bool) -> int | None:
     """Give the work tree the files of HEAD again, after a switch that was cut off.
 
     Args:
-        going: The commit that was switched to.
+        other: The commit that was switched to, or from where HEAD has moved already.
         own: The tree is build/vllm: a user's line-end settings do not count.
 
     Returns:
@@ -76,36 +85,62 @@ def put_back(repo: Repository, going: str, *, own: bool) -> int | None:
         SeriesError: They could not be written; another call goes on from there.
     """
     assert repo.worktree is not None
-    changed = _changed(repo, going)
+    changed = _changed(repo, other)
     files = edited(repo, own=own)
-    if strangers(repo, going, own=own):
-        return None
+    mine = strangers(repo, other, own=own)
     new = {
         path: sides
         for path, sides in changed.items()
         if not sides[0].there and _is_file(repo.worktree / path)
     }
-    fresh = sorted(_left_by_git(repo, new, own=own))
-    if not files and not fresh:
+    fresh = sorted(_left_by_git(repo, new, changed, own))
+    half = {*fresh, *files} - {*mine}
+    if not half:
         return 0
+    if mine:
+        return None
+    _require_no_git(repo)
     try:
         # Removed first: that makes the room in which the others are written.
-        for path in {*fresh, *files}:
+        for path in [*fresh, *files]:
             _remove(repo.worktree, path)
     except OSError as error:
         raise of_system(error, repo.worktree) from error
-    if any((repo.worktree / path).is_dir() for path in files):
-        # Somebody's files lie in a folder where HEAD has a file; git would remove them.
-        return None
-    _write(repo, files, own=own)
-    return None if edited(repo, own=own) else len({*fresh, *files})
+    _write(repo, [path for path in files if changed[path][0].there], own=own)
+    return None if edited(repo, own=own) else len(half)
+
+
+def _require_no_git(repo: Repository) -> None:
+    """Remove the lock of the index that a killed git left, if it is one.
+
+    Raises:
+        SeriesError: A git is at work in the work tree.
+    """
+    lock = repo.gitdir / "index.lock"
+    if not lock.exists():
+        return
+    for link in Path("/proc").glob("[0-9]*/cwd"):
+        with suppress(OSError):
+            name = (link.parent / "comm").read_text()
+            where = Path(os.readlink(link))
+            tops = (repo.worktree, repo.gitdir)
+            if name.startswith("git") and {*tops} & {where, *where.parents}:
+                raise SeriesError(
+                    f"A git is at work in {where}, and has {lock}.",
+                    "Let it end, and run it again.",
+                )
+    drop_stale_lock(lock)
 
 
 def _write(repo: Repository, files: list[str], *, own: bool) -> None:
     """Write files as HEAD has them; the index only where it is not HEAD's already."""
+    assert repo.worktree is not None
     if repo.git("diff-index", "--cached", "--name-only", "HEAD"):
-        repo.git("reset", "-q", "--hard", "HEAD", user=not own)
-        return
+        repo.git("reset", "-q", user=not own)
+    for path in files:
+        if (repo.worktree / path).is_dir():
+            # git would remove it with all that is in it.
+            raise SeriesError(f"{repo.worktree / path} is a folder, not a file.")
     listed = os.fsencode("".join(f"{path}\0" for path in files))
     words = ("checkout-index", "-f", "-q", "-z", "--stdin")
     repo.git(*words, stdin=listed, user=not own)
@@ -116,12 +151,19 @@ def _write(repo: Repository, files: list[str], *, own: bool) -> None:
         drop_lock(repo, error)
 
 
-def _changed(repo: Repository, going: str) -> dict[str, tuple[_Side, _Side]]:
+def _changed(repo: Repository, other: str) -> dict[str, tuple[_Side, _Side]]:
     """What differs between HEAD and a commit, by path."""
     if repo.resolve("HEAD") is None:
         return {}
-    flags = ["-r", "-z", "--raw", "--no-renames", "--full-index", "--no-ext-diff"]
-    out = os.fsdecode(repo.git("diff-tree", *flags, "HEAD", going))
+    return _raw(repo, "diff-tree", "-r", "HEAD", other)
+
+
+def _raw(repo: Repository, *words: str) -> dict[str, tuple[_Side, _Side]]:
+    """Both sides of what a diff command lists, by path; of the index against HEAD."""
+    flags = ["-z", "--raw", "--no-renames", "--full-index", "--no-ext-diff"]
+    head = ["HEAD"] if words[0] == "diff-index" else []
+    flags += ["--ignore-submodules=all"] if head else []
+    out = os.fsdecode(repo.git(words[0], *flags, *words[1:], *head))
     parts = out.split("\0")[:-1]
     found = {}
     for meta, path in zip(parts[::2], parts[1::2], strict=True):
@@ -135,25 +177,34 @@ def _changed(repo: Repository, going: str) -> dict[str, tuple[_Side, _Side]]:
 
 
 def _left_by_git(
-    repo: Repository, changed: dict[str, tuple[_Side, _Side]], *, own: bool
+    repo: Repository,
+    changed: dict[str, tuple[_Side, _Side]],
+    paths: Collection[str],
+    own: bool,
 ) -> set[str]:
-    """The paths whose file is missing, or what one of two sides has, whole or cut."""
+    """The paths whose file is missing, or what one of two sides has, whole or cut.
+
+    Args:
+        changed: Which to look at.
+        paths: All that differ between the two commits.
+    """
     assert repo.worktree is not None
     left = set()
     regular: dict[str, tuple[_Side, ...]] = {}
     modes = repo.config("core.filemode") != "false"
     for path, sides in changed.items():
         place = repo.worktree / path
-        if _through_link(repo.worktree, path):
+        above = _in_place_of_folder(repo.worktree, path)
+        if above and above not in paths:
             continue
-        if not _is_file(place):
+        if above or not os.path.lexists(place) or _is_gits(repo.worktree, path, paths):
             left.add(path)
         elif place.is_symlink():
             there = os.fsencode(os.readlink(place))
             links = [side for side in sides if side.mode == _LINK]
             if any(repo.git("cat-file", "blob", s.oid) == there for s in links):
                 left.add(path)
-        else:
+        elif place.is_file():
             runs = bool(place.lstat().st_mode & stat.S_IXUSR)
             regular[path] = tuple(
                 side
@@ -162,7 +213,9 @@ def _left_by_git(
                 and side.mode != _LINK
                 and (not modes or runs == (side.mode == "100755"))
             )
-    whole = _ids(repo, [path for path in regular if "\n" not in path], own=own)
+    # In the others git would see no path, or another one.
+    plain = [p for p in regular if "\n" not in p and p[:1] != '"' and p[-1:] != "\r"]
+    whole = _ids(repo, plain, own=own)
     for path, fits in regular.items():
         if any(whole.get(path) == side.oid for side in fits) or any(
             _is_start(repo, path, side, own=own) for side in fits
@@ -199,16 +252,38 @@ def _is_file(path: Path) -> bool:
     return os.path.lexists(path) and (path.is_symlink() or not path.is_dir())
 
 
-def _through_link(top: Path, path: str) -> bool:
-    folders = list(Path(path).parents)[:-1]
-    return any((top / folder).is_symlink() for folder in folders)
+def _in_place_of_folder(top: Path, path: str) -> str:
+    """The file or link that stands where a path needs a folder; empty for none."""
+    folders = [str(folder) for folder in list(Path(path).parents)[:-1]]
+    return next((f for f in reversed(folders) if _is_file(top / f)), "")
+
+
+def _is_gits(top: Path, path: str, paths: Collection[str]) -> bool:
+    """Whether a folder is there that holds nothing but files of the two commits."""
+    place = top / path
+    if place.is_symlink() or not place.is_dir():
+        return False
+    # Links to folders count among the folders.
+    below = [
+        Path(folder) / name
+        for folder, folders, names in os.walk(place)
+        for name in (*names, *folders)
+        if _is_file(Path(folder) / name)
+    ]
+    return all(str(file.relative_to(top)) in paths for file in below)
 
 
 def _remove(top: Path, path: str) -> None:
     """Remove a file, and the folders that are empty without it, as git does."""
-    if not _is_file(top / path):
+    place = top / path
+    if _in_place_of_folder(top, path) or not os.path.lexists(place):
         return
-    (top / path).unlink()
+    if not _is_file(place):
+        for below, _, _ in os.walk(place, topdown=False):
+            with suppress(OSError):
+                os.rmdir(below)
+        return
+    place.unlink()
     with suppress(OSError):
         for folder in list(Path(path).parents)[:-1]:
             (top / folder).rmdir()

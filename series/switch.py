@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checking the series branch out, so that a run cut off half-way can be finished.
 
-Before files change, refs/series/next/BRANCH names the commit that the work tree is
-going to; it is there until all files are those of one commit again.
+Before files change, two refs of this work tree alone, refs/worktree/series/from/BRANCH
+and next/BRANCH, name the commits that it leaves and goes to; they are there until all
+files are those of one commit again, and count only while HEAD is at one of the two.
 """
 
-from .branch import Plan, drop_stale_lock, move_branch
+from contextlib import suppress
+
+from .branch import Plan, move_branch
 from .checkout import edited, head_branch, require_quiet
 from .disk import brief
 from .errors import SeriesError
@@ -47,17 +50,19 @@ def finish_switch(repo: Repository, branch: str, *, own: bool) -> None:
     Raises:
         SwitchError: It cannot be undone: the disk is full, say.
     """
-    going = repo.resolve(f"refs/series/next/{branch}")
-    if going is None or repo.worktree is None:
+    if repo.worktree is None or not any(map(repo.resolve, _journal(branch))):
         return
-    lock = repo.gitdir / "index.lock"
-    if lock.exists():
-        drop_stale_lock(lock)
+    other = _other_end(repo, branch)
+    if other is None:
+        # HEAD went elsewhere since: what lies there is the user's.
+        _end(repo, branch)
+        return
     try:
-        if put_back(repo, going, own=own) is None:
+        if put_back(repo, other, own=own) is None:
             return
     except SeriesError as error:
         raise _half_way(repo, branch, error) from error
+    going = repo.resolve(_journal(branch)[1])
     if going == repo.resolve("HEAD") == repo.resolve(f"refs/heads/{branch}"):
         _attach(repo, branch)
     _end(repo, branch)
@@ -69,8 +74,8 @@ def require_ready(repo: Repository, branch: str, *, own: bool) -> None:
     Raises:
         SeriesError: Naming what is in the way.
     """
-    going = repo.resolve(f"refs/series/next/{branch}")
-    if going and repo.worktree and (mine := strangers(repo, going, own=own)):
+    other = _other_end(repo, branch)
+    if other and repo.worktree and (mine := strangers(repo, other, own=own)):
         more = f" and {len(mine) - 3} more" if len(mine) > 3 else ""
         raise SwitchError(
             f"A switch of {repo.worktree} to {branch} was cut off half-way, and files "
@@ -113,22 +118,40 @@ def _go(repo: Repository, branch: str, new: str, *words: str, own: bool) -> None
     )
     if there := in_the_way(repo, new):
         raise SwitchError(f"{what}: {there[0]} is there and not tracked.", hint)
-    repo.git("update-ref", f"refs/series/next/{branch}", new)
+    _begin(repo, branch, new)
     try:
         repo.git(*words, user=not own)
+        # git passes over a file that it cannot create, and says that all is well.
+        if left := edited(repo, own=own):
+            raise SeriesError(f"git did not write {', '.join(left[:3])}.")
     except SeriesError as error:
         drop_lock(repo, error)
-        try:
-            count = put_back(repo, new, own=own)
-        except SeriesError as again:
-            raise _half_way(repo, branch, again) from error
-        if count is None:
-            raise _half_way(repo, branch, error) from error
+        count = _put_back(repo, branch, error, own=own)
+        if repo.resolve("HEAD") == new:
+            return
         _end(repo, branch)
         undone = ". What it had written is undone." if count else ""
         raise SwitchError(
             f"{what}: {_reason(error)}{undone}", error.hint or hint
         ) from error
+
+
+def _put_back(repo: Repository, branch: str, error: SeriesError, *, own: bool) -> int:
+    """Put the files right after a git that failed; returns how many were not.
+
+    Raises:
+        SwitchError: That failed too.
+    """
+    other = _other_end(repo, branch)
+    if other is None:
+        return 0
+    try:
+        count = put_back(repo, other, own=own)
+    except SeriesError as again:
+        raise _half_way(repo, branch, again) from error
+    if count is None:
+        raise _half_way(repo, branch, error) from error
+    return count
 
 
 def _go_back(
@@ -165,11 +188,38 @@ def _reason(error: SeriesError) -> str:
     return error.what
 
 
+def _journal(branch: str) -> tuple[str, str]:
+    """The refs of a switch that is under way, of this work tree alone."""
+    return (
+        f"refs/worktree/series/from/{branch}",
+        f"refs/worktree/series/next/{branch}",
+    )
+
+
+def _begin(repo: Repository, branch: str, new: str) -> None:
+    ends = (repo.resolve("HEAD") or new, new)
+    pairs = zip(_journal(branch), ends, strict=True)
+    listed = "".join(f"update {ref} {commit}\n" for ref, commit in pairs)
+    repo.git("update-ref", "--stdin", stdin=listed.encode())
+
+
+def _other_end(repo: Repository, branch: str) -> str | None:
+    """Where a switch that has not ended leads, seen from HEAD; None without one."""
+    start, going = map(repo.resolve, _journal(branch))
+    head = repo.resolve("HEAD")
+    if start is None or going is None or head not in (start, going):
+        return None
+    return going if head == start else start
+
+
 def _end(repo: Repository, branch: str) -> None:
-    repo.git("update-ref", "-d", f"refs/series/next/{branch}")
+    for ref in _journal(branch):
+        # One that stays does no harm: the files are those of HEAD.
+        with suppress(SeriesError):
+            repo.git("update-ref", "-d", ref)
 
 
 def _attach(repo: Repository, branch: str) -> None:
-    if head_branch(repo) != branch:
+    if not head_branch(repo):
         why = "apply.py: check the series out"
         repo.git("symbolic-ref", "-m", why, "HEAD", f"refs/heads/{branch}")

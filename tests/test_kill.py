@@ -60,7 +60,7 @@ def test_switch(world: World, clone: Path, tmp_path: Path, again: bool) -> None:
         assert git(victim, "symbolic-ref", "HEAD") == "refs/heads/rocm-series", step
         assert git(victim, "status", "--porcelain") == "", step
         assert len(subjects(victim)) == (2 if again else 3), step
-        assert git(victim, "for-each-ref", "refs/series/next") == "", step
+        assert git(victim, "for-each-ref", "refs/worktree") == "", step
     assert step > 12
 
 

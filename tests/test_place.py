@@ -189,7 +189,7 @@ def test_switch_checks_the_branch_out(world: World, clone: Path) -> None:
     assert git(clone, "status", "--porcelain") == ""
     assert "return dot(x, w)" in (clone / "vllm/ops.py").read_text()
     assert (clone / "win.txt").read_bytes() == b"first\r\nzweite\r\nthird\r\n"
-    assert git(clone, "for-each-ref", "refs/series/next") == ""
+    assert git(clone, "for-each-ref", "refs/worktree") == ""
     assert not place(world, clone, switch=True).moved
 
 

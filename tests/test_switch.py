@@ -3,6 +3,10 @@
 
 import os
 import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,12 +21,18 @@ from .conftest import World, commit, git, subjects
 from .full_disk import with_file_limit
 from .test_place import change_patches, place
 
-NEXT = "refs/series/next/rocm-series"
+JOURNAL = "refs/worktree/series"
 
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(series.branch, "_STALE_S", 0.05)
+
+
+def journal(clone: Path, going: str) -> None:
+    """As if a switch from HEAD to a commit had not ended."""
+    git(clone, "update-ref", f"{JOURNAL}/from/rocm-series", "HEAD")
+    git(clone, "update-ref", f"{JOURNAL}/next/rocm-series", going)
 
 
 @pytest.fixture
@@ -31,7 +41,7 @@ def half(world: World, clone: Path) -> Path:
     git(clone, "switch", "-q", "main")
     place(world, clone)
     tip = git(clone, "rev-parse", "rocm-series")
-    git(clone, "update-ref", NEXT, tip)
+    journal(clone, tip)
     (clone / ".git/index.lock").write_bytes(b"half")
     new = git(clone, "show", "rocm-series:vllm/core.py")
     (clone / "vllm/core.py").write_text(new + "\n")
@@ -46,7 +56,7 @@ def test_a_half_switch_is_finished(world: World, half: Path) -> None:
     assert outcome.switched
     assert git(half, "status", "--porcelain") == ""
     assert git(half, "symbolic-ref", "HEAD") == "refs/heads/rocm-series"
-    assert git(half, "for-each-ref", NEXT) == ""
+    assert git(half, "for-each-ref", JOURNAL) == ""
 
 
 def test_a_half_switch_is_undone_without_switch(world: World, half: Path) -> None:
@@ -62,7 +72,7 @@ def test_edits_made_since_then_stay(world: World, half: Path) -> None:
     outcome = place(world, half, switch=True)
     assert isinstance(outcome.not_switched, SeriesError)
     assert (half / "README.md").read_text() == "edited since\n"
-    assert git(half, "for-each-ref", NEXT) != ""
+    assert git(half, "for-each-ref", JOURNAL) != ""
 
 
 def test_an_edit_of_a_file_of_the_series_stays(world: World, half: Path) -> None:
@@ -77,14 +87,14 @@ def test_the_series_moved_under_its_own_head(world: World, clone: Path) -> None:
     change_patches(world)
     new = f"{old}~1"
     # Killed after the files had changed, before the branch moved.
-    git(clone, "update-ref", NEXT, git(clone, "rev-parse", new))
+    journal(clone, new)
     git(clone, "switch", "-q", "--detach", new)
     outcome = place(world, clone, switch=True)
     assert outcome.moved
     assert git(clone, "symbolic-ref", "HEAD") == "refs/heads/rocm-series"
     assert len(subjects(clone)) == 2
     # Killed after the branch had moved, before HEAD was on it again.
-    git(clone, "update-ref", NEXT, "HEAD")
+    journal(clone, "HEAD")
     git(clone, "switch", "-q", "--detach")
     finish_switch(Repository.find(clone), "rocm-series", own=False)
     assert git(clone, "symbolic-ref", "HEAD") == "refs/heads/rocm-series"
@@ -106,7 +116,7 @@ def test_untracked_files_in_the_way_are_named(world: World, clone: Path) -> None
     assert len(subjects(clone)) == 3
     assert (clone / "vllm/new.py").read_text() == "mine\n"
     assert git(clone, "symbolic-ref", "HEAD") == "refs/heads/mine"
-    assert git(clone, "for-each-ref", NEXT) == ""
+    assert git(clone, "for-each-ref", JOURNAL) == ""
     (clone / "vllm/new.py").unlink()
     assert place(world, clone, switch=True).switched
 
@@ -228,7 +238,7 @@ def test_a_switch_that_a_full_disk_stops_is_undone(
     assert tree(with_stg) == before
     assert git(with_stg, "status", "--porcelain") == ""
     assert git(with_stg, "symbolic-ref", "HEAD") == "refs/heads/mine"
-    assert git(with_stg, "for-each-ref", NEXT) == ""
+    assert git(with_stg, "for-each-ref", JOURNAL) == ""
 
 
 def test_what_cannot_be_undone_is_undone_by_the_next_run(
@@ -239,7 +249,7 @@ def test_what_cannot_be_undone_is_undone_by_the_next_run(
     assert refused is not None
     assert "Do not commit" in refused.hint
     assert "room" in refused.hint
-    assert git(with_stg, "for-each-ref", NEXT) != ""
+    assert git(with_stg, "for-each-ref", JOURNAL) != ""
     with pytest.raises(SeriesError, match="half-way"):
         place(world, with_stg, switch=True)
     full_disk.armed.unlink()
@@ -249,7 +259,7 @@ def test_what_cannot_be_undone_is_undone_by_the_next_run(
     assert git(with_stg, "symbolic-ref", "HEAD") == "refs/heads/rocm-series"
     assert git(with_stg, "rev-parse", "HEAD^{tree}") == world.tree
     assert not (with_stg / "stg").exists()
-    assert git(with_stg, "for-each-ref", NEXT) == ""
+    assert git(with_stg, "for-each-ref", JOURNAL) == ""
 
 
 def test_edits_made_after_a_failed_switch_stay_and_are_named(
@@ -309,7 +319,7 @@ def test_a_branch_that_cannot_move_leaves_the_old_one_checked_out(
     assert git(clone, "symbolic-ref", "HEAD") == "refs/heads/rocm-series"
     assert git(clone, "rev-parse", "HEAD") == old
     assert git(clone, "status", "--porcelain") == ""
-    assert git(clone, "for-each-ref", NEXT) == ""
+    assert git(clone, "for-each-ref", JOURNAL) == ""
 
 
 def test_filters_of_the_user_do_not_hide_a_half_switch(
@@ -319,7 +329,7 @@ def test_filters_of_the_user_do_not_hide_a_half_switch(
     git(clone, "rm", "-q", "-r", "--cached", ".")
     git(clone, "reset", "-q", "--hard")
     place(world, clone)
-    git(clone, "update-ref", NEXT, "rocm-series")
+    journal(clone, "rocm-series")
     new = git(clone, "show", "rocm-series:vllm/ops.py").replace("\n", "\r\n")
     (clone / "vllm/ops.py").write_bytes(new[:300].encode())
     new = git(clone, "show", "rocm-series:vllm/core.py").replace("\n", "\r\n")
@@ -354,7 +364,7 @@ def test_a_lock_of_the_user_stays(world: World, clone: Path) -> None:
     refused = place(world, clone, switch=True).not_switched
     assert "File exists" in str(refused)
     assert (clone / ".git/index.lock").exists()
-    assert git(clone, "for-each-ref", NEXT) == ""
+    assert git(clone, "for-each-ref", JOURNAL) == ""
 
 
 def test_a_limit_on_files_leaves_no_lock(world: World, clone: Path) -> None:
@@ -372,4 +382,201 @@ def test_a_limit_on_files_leaves_no_lock(world: World, clone: Path) -> None:
     assert not (clone / ".git/index.lock").exists()
     assert tree(clone) == before
     assert git(clone, "status", "--porcelain") == ""
-    assert git(clone, "for-each-ref", "refs/series/next") == ""
+    assert git(clone, "for-each-ref", JOURNAL) == ""
+
+
+def test_another_work_tree_is_none_of_a_half_switch(
+    world: World, half: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    git(half, "worktree", "add", "-q", "-b", "feature", str(other), "main")
+    (other / "empty.txt").touch()
+    (other / "vllm/new.py").write_text("def f0():\n")
+    (other / "vllm/old.py").unlink()
+    (other / "vllm/core.py").write_text("value_0 = 0\n")
+    before = tree(other)
+    place(world, other)
+    assert tree(other) == before
+    assert place(world, half, switch=True).switched
+
+
+@pytest.mark.parametrize("moved", [False, True])
+def test_what_is_done_after_head_went_elsewhere_is_the_users(
+    world: World, clone: Path, moved: bool
+) -> None:
+    git(clone, "switch", "-q", "main")
+    place(world, clone, switch=moved)
+    journal(clone, "main" if moved else "rocm-series")
+    git(clone, "checkout", "-q", "-f", "mine")
+    (clone / "vllm/new.py").touch()
+    git(clone, "checkout", "rocm-series", "--", "vllm/ops.py")
+    before = git(clone, "status", "--porcelain")
+    place(world, clone)
+    assert git(clone, "status", "--porcelain") == before
+    assert (clone / "vllm/new.py").exists()
+    assert git(clone, "for-each-ref", JOURNAL) == ""
+
+
+def test_edits_after_a_switch_that_is_complete_are_edits(
+    world: World, clone: Path
+) -> None:
+    git(clone, "switch", "-q", "main")
+    place(world, clone, switch=True)
+    journal(clone, "main")
+    (clone / "README.md").write_text("edited since\n")
+    place(world, clone)
+    assert (clone / "README.md").read_text() == "edited since\n"
+    assert git(clone, "for-each-ref", JOURNAL) == ""
+
+
+def staged_alone(clone: Path) -> None:
+    (clone / "vllm/core.py").write_text("my staged work\n")
+    git(clone, "add", "vllm/core.py")
+    (clone / "vllm/core.py").unlink()
+
+
+def some_of_the_series_staged(clone: Path) -> None:
+    git(clone, "checkout", "rocm-series", "--", "vllm/ops.py")
+
+
+def folder_instead(clone: Path) -> None:
+    (clone / "vllm/old.py").mkdir()
+    (clone / "vllm/old.py/notes").write_text("mine\n")
+
+
+def file_instead_of_folder(clone: Path) -> None:
+    shutil.rmtree(clone / "vllm")
+    (clone / "vllm").write_text("mine\n")
+
+
+def link_instead(clone: Path) -> None:
+    (clone / "vllm/old.py").symlink_to("/nowhere")
+
+
+def pipe_instead(clone: Path) -> None:
+    os.mkfifo(clone / "vllm/old.py")
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        staged_alone,
+        some_of_the_series_staged,
+        folder_instead,
+        file_instead_of_folder,
+        link_instead,
+        pipe_instead,
+    ],
+)
+def test_whatever_a_user_did_half_way_stays_and_nothing_else_moves(
+    world: World, half: Path, edit: Callable[[Path], None]
+) -> None:
+    (half / ".git/index.lock").unlink()
+    edit(half)
+    before = seen(half)
+    assert place(world, half, switch=True).not_switched
+    assert seen(half) == before
+
+
+def seen(clone: Path) -> tuple[object, ...]:
+    """All that is below a work tree, and in its index."""
+    paths = [path for path in clone.rglob("*") if ".git" not in path.parts]
+    kinds = {str(path): path.lstat().st_mode for path in paths}
+    return kinds, tree(clone), git(clone, "ls-files", "-s")
+
+
+def test_files_that_git_is_told_to_leave_alone_stay(
+    world: World, clone: Path, full_disk: FullDisk
+) -> None:
+    (clone / "local.cfg").write_text("default\n")
+    commit(clone, "Settings\n")
+    git(clone, "branch", "-f", "main")
+    git(clone, "update-index", "--assume-unchanged", "README.md")
+    (clone / "README.md").write_text("my own\n")
+    full_disk.room.touch()
+    full_disk.staged.touch()
+    assert "undone" in str(place(world, clone, switch=True).not_switched)
+    assert (clone / "README.md").read_text() == "my own\n"
+
+
+def test_a_folder_that_git_made_instead_of_a_file_goes(
+    world: World, half: Path
+) -> None:
+    (half / "vllm/core.py").unlink()
+    (half / "vllm/core.py/deeper").mkdir(parents=True)
+    assert place(world, half, switch=True).switched
+    assert git(half, "status", "--porcelain") == ""
+
+
+def test_the_lock_of_a_git_at_work_stays(
+    world: World, half: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lock = half / ".git/index.lock"
+    lock.unlink()
+    # It has the lock for as long as its editor is open.
+    monkeypatch.setenv("GIT_EDITOR", "sleep 60; :")
+    words = ["git", "-c", "user.name=A", "-c", "user.email=a@b.c", "commit", "-a"]
+    with subprocess.Popen(words, cwd=half, start_new_session=True) as at_work:
+        while not lock.exists():
+            assert at_work.poll() is None
+            time.sleep(0.02)
+        there = lock.stat()
+        with pytest.raises(SeriesError, match="A git is at work"):
+            place(world, half, switch=True)
+        assert lock.stat() == there
+        os.killpg(at_work.pid, signal.SIGTERM)
+    assert place(world, half, switch=True).switched
+
+
+# git says nothing of a file that it cannot create, and moves on.
+SILENT = """\
+#!/bin/bash
+words=" $* "
+{git} "$@" || exit
+[[ ! -e {armed} ]] && exit
+[[ $words == *" switch "* || $words == *" checkout-index "* ]] || exit 0
+rm -f vllm/new.py
+cp {old} vllm/ops.py
+"""
+
+
+@pytest.mark.parametrize("mended", [False, True])
+def test_a_switch_that_left_files_out_is_none(
+    world: World,
+    clone: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    mended: bool,
+) -> None:
+    folder = tmp_path / "silent"
+    folder.mkdir()
+    armed, old = folder / "armed", folder / "old"
+    shutil.copy(clone / "vllm/ops.py", old)
+    words = {"git": shutil.which("git"), "armed": armed, "old": old}
+    text = SILENT.format(**words)
+    if mended:
+        text = text.replace('|| $words == *" checkout-index "* ', "")
+    (folder / "git").write_text(text)
+    (folder / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    armed.touch()
+    outcome = place(world, clone, switch=True)
+    assert bool(outcome.switched) == mended
+    if not mended:
+        assert "half-way" in str(outcome.not_switched)
+        armed.unlink()
+        assert not place(world, clone, switch=True).not_switched
+    assert git(clone, "status", "--porcelain") == ""
+    assert git(clone, "rev-parse", "HEAD^{tree}") == world.tree
+    assert git(clone, "for-each-ref", JOURNAL) == ""
+
+
+@pytest.mark.parametrize("name", ['"quoted"', "return\r", "line\nend", "-dash"])
+def test_odd_names_half_way(world: World, clone: Path, name: str) -> None:
+    (clone / name).write_text("in the branch\n")
+    commit(clone, "Odd\n")
+    place(world, clone)
+    journal(clone, "rocm-series")
+    (clone / name).write_text("in the")
+    assert place(world, clone, switch=True).switched
+    assert git(clone, "status", "--porcelain") == ""
