@@ -160,9 +160,10 @@ def build(
     index = out / "bundle.json"
     index.unlink(missing_ok=True)
     # Of a run that was killed, what it had not finished too.
-    cut = [out / f"{name}.part" for name in ("bundle.json", *RUNNER_FILES)]
-    for stale in [*out.glob("*.tar"), *out.glob("*.tar.*"), *cut]:
-        stale.unlink(missing_ok=True)
+    cut = [f".{name}.*.part" for name in ("bundle.json", *RUNNER_FILES)]
+    for pattern in ["*.tar", "*.tar.*", *cut]:
+        for stale in out.glob(pattern):
+            stale.unlink(missing_ok=True)
     stock, added = stock_files(repo, plan)
     pieces = source_pieces(plan, out)
     pieces.append(pack(out / "stock.tar.xz", "stock", stock.items()))

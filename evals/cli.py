@@ -3,6 +3,7 @@
 
 import json
 import os
+import secrets
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,6 +20,7 @@ from series.errors import Exit, SeriesError, UsageError, of_system
 
 LINE = 480
 """Characters of JSON that stay on one line."""
+_LINKS = 40
 
 
 def guarded(command: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
@@ -94,14 +96,17 @@ def aside(path: Path) -> Iterator[Path]:
 
     Where that fails the other is as it was, and nothing is left beside it.
     """
-    # Through a link, so that it stays one.
-    target = Path(os.path.realpath(path))
-    if target.exists() and not target.is_file():
+    if (path.exists() and not path.is_file()) or _is_device(path):
         with named(path):
             yield path  # /dev/stdout, say: there is nothing to replace
         return
-    part = target.with_name(target.name + ".part")
+    # Through a link, so that it stays one.
+    target = Path(os.path.realpath(path))
+    # A name of its own: others may write the same file, or have one beside it.
+    part = target.with_name(f".{target.name}.{secrets.token_hex(8)}.part")
     try:
+        # What only its owner may read stays so meanwhile.
+        part.touch(0o600 if target.exists() else 0o666, exist_ok=False)
         yield part
         if target.exists():
             shutil.copymode(target, part)
@@ -112,6 +117,21 @@ def aside(path: Path) -> Iterator[Path]:
         if isinstance(error, OSError) and error.filename in (None, part, str(part)):
             error.filename = str(path)
         raise
+
+
+def _is_device(path: Path) -> bool:
+    """Whether a path leads to a descriptor or a device, whatever is behind that."""
+    for _ in range(_LINKS):
+        path = Path(os.path.realpath(path.parent), path.name)
+        # Followed further, /proc/self/fd/1 would be the file of `> file`.
+        if path.is_relative_to("/proc"):
+            return True
+        if path.is_relative_to("/dev") and not path.is_relative_to("/dev/shm"):
+            return True
+        if not path.is_symlink():
+            return False
+        path = path.parent / os.readlink(path)
+    return False
 
 
 def write_text(path: Path, text: str) -> None:

@@ -13,14 +13,17 @@ from .locks import PREFIX
 
 _SHOWN = 3
 _WIDTH = 300
-# Where git names no reason of the system, these words mean that a write failed.
+# Where git names no reason after them, these words mean that a write failed.
 _WRITE = re.compile(
-    r"write (error|failure)"
-    r"|(unable to|couldn't|could not|cannot|failed to) write\b"
+    r"(fatal|error): .*?"
+    r"(write (error|failure)|(unable to|couldn't|could not|cannot|failed to) write\b)"
+    r"(?!.*: )"
 )
-_OTHERS = [os.strerror(n) for n in errno.errorcode if n not in DISK]
-# What a remote says is of its disk; a lost connection is no disk at all.
-_NOT_HERE = ("remote:", "fatal: remote")
+# How a line of git's own starts; mailinfo has a path alone. All others are of a hook,
+# a filter, ssh, a credential helper, or a list of files.
+_OWN = ("fatal: ", "error: ", "warning: ", "/")
+# What a remote says is of its disk.
+_NOT_HERE = "fatal: remote"
 _PROBE = 1 << 14
 # What another folder helps against; a limit holds there as well.
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
@@ -65,7 +68,7 @@ def disk_error(cmd: list[str], rc: int, said: str, folder: Path) -> DiskError | 
     reason = os.strerror(number) if number else "A file could not be written"
     words = " ".join(cmd)
     told = brief(said) or f"ended with {ended(rc)}"
-    return DiskError(f"{place}: {reason}: `{words}`: {told}", hint)
+    return DiskError(f"{place}: {reason}: `{words}`: {told}", hint, said)
 
 
 def cut_off(what: str, folder: Path) -> DiskError:
@@ -88,13 +91,16 @@ def _reason(said: str) -> int | None:
     """The errno that git names, 0 for a write that failed, None for neither."""
     failed = None
     for line in said.splitlines():
-        if line.startswith(_NOT_HERE):
+        if not line.startswith(_OWN) or line.startswith(_NOT_HERE):
             continue
-        if number := disk_errno(line):
-            return number
-        if "Out of diskspace" in line:
+        # Anywhere else a reason is the name of a file.
+        text = line.rstrip(". ")
+        for number in DISK:
+            if text.endswith(f": {os.strerror(number)}"):
+                return number
+        if text.endswith("write error. Out of diskspace"):
             return errno.ENOSPC
-        if _WRITE.search(line) and not any(other in line for other in _OTHERS):
+        if _WRITE.match(line):
             failed = 0
     return None if "ermission" in said else failed
 

@@ -48,7 +48,16 @@ class DiskError(SeriesError):
     """What holds the files did not take them; the command and its input are right.
 
     It is no fault of a patch, a clone or a git command, and must not be read as one.
+
+    Args:
+        what: What went wrong and where, one sentence.
+        hint: What the user can do next, one sentence or a command.
+        stderr: All that a git command said, of which `what` has the beginning.
     """
+
+    def __init__(self, what: str, hint: str = "", stderr: str = "") -> None:
+        super().__init__(what, hint)
+        self.stderr = stderr
 
 
 # What to do, by errno; a failure of any other kind is not the disk's.

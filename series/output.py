@@ -22,14 +22,29 @@ class _Named(io.FileIO):
     """
 
     failure: OSError | None = None
+    unbuffered = False
 
     def write(self, data: Any) -> int:
         try:
-            return super().write(data)
+            return self._write(memoryview(data).cast("B"))
         except OSError as error:
-            error.filename = NAME
-            self.failure = self.failure or error
+            self.failed(error)
             raise
+
+    def failed(self, error: OSError) -> None:
+        error.filename = NAME
+        self.failure = self.failure or error
+
+    def _write(self, data: memoryview) -> int:
+        done = 0
+        while True:
+            count = super().write(data[done:])
+            if count is None:  # a pipe that does not wait for its reader
+                raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+            done += count
+            # A buffer writes the rest itself; a text layer would drop it.
+            if done == len(data) or not self.unbuffered:
+                return done
 
 
 def is_lost(error: OSError) -> bool:
@@ -60,6 +75,12 @@ def whole(command: Callable[[], int]) -> int:
     if not isinstance(before, io.TextIOWrapper) or before is not sys.__stdout__:
         return command()  # a test reads it
     raw = _Named(before.fileno(), "w", closefd=False)
+    raw.unbuffered = before.write_through
+    try:
+        before.flush()  # what was printed first comes first
+    except OSError as error:
+        raw.failed(error)
+        _settle(before)
     stream = io.TextIOWrapper(
         raw if before.write_through else io.BufferedWriter(raw),  # type: ignore[arg-type]
         encoding=before.encoding,

@@ -4,6 +4,8 @@
 import errno
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -66,6 +68,57 @@ def test_a_file_stays_a_link_and_keeps_its_mode(tmp_path: Path) -> None:
     assert (real.read_text(), real.stat().st_mode & 0o777) == ("new", 0o640)
 
 
+def test_two_that_write_one_file_leave_one_whole(tmp_path: Path) -> None:
+    path, own = tmp_path / "page.md", tmp_path / "page.md.part"
+    own.write_text("a user's")
+    with cli.aside(path) as first:
+        first.write_text("x" * 9)
+        with cli.aside(path) as second:
+            second.write_text("y" * 5)
+            first.write_text("x" * 10)
+        assert path.read_text() == "y" * 5
+    assert path.read_text() == "x" * 10
+    assert own.read_text() == "a user's"
+    assert {*tmp_path.iterdir()} == {path, own}
+
+
+def test_a_new_file_has_the_mode_that_others_have(tmp_path: Path) -> None:
+    path = tmp_path / "new"
+    before = os.umask(0o027)
+    try:
+        cli.write_text(path, "x")
+    finally:
+        os.umask(before)
+    assert path.stat().st_mode & 0o777 == 0o640
+    path.chmod(0o600)
+    with cli.aside(path) as part:
+        part.write_text("secret")
+        assert part.stat().st_mode & 0o777 == 0o600
+
+
+OUTPUT = """
+import sys
+from pathlib import Path
+from evals.cli import write_text
+for name in sys.argv[1:]:
+    write_text(Path(name), name)
+"""
+
+
+def test_a_path_of_a_descriptor_is_written_to(tmp_path: Path) -> None:
+    link, taken = tmp_path / "link", tmp_path / "taken"
+    link.symlink_to("/dev/stdout")
+    for name in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", str(link)):
+        words = [sys.executable, "-c", OUTPUT, name]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert (done.stdout, done.stderr) == (name, "")
+        with taken.open("w+") as file:
+            subprocess.run(words, stdout=file, check=True)
+            assert (file.read(), os.fstat(file.fileno()).st_nlink) == (name, 1)
+    assert link.is_symlink()
+    assert {*tmp_path.iterdir()} == {link, taken}
+
+
 def test_what_is_no_file_is_written_to_and_never_replaced(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -87,7 +140,7 @@ def test_a_place_that_takes_nothing_is_named_with_the_option(tmp_path: Path) -> 
     for place in (out, out / "c", out.parent):
         with pytest.raises(SeriesError, match=str(place)) as raised, cli.writes_to(out):
             raise OSError(errno.EROFS, "Read-only file system", str(place))
-        assert raised.value.hint == "Or name another place with --out."
+        assert raised.value.hint.endswith("Or name another place with --out.")
     other = OSError(errno.EROFS, "Read-only file system", "/elsewhere")
     for error in (other, OSError("no file"), OSError(errno.EBADF, "bad", 3)):
         with pytest.raises(OSError) as kept, cli.writes_to(out):

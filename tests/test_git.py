@@ -226,6 +226,8 @@ def say_in_git(
         ("fatal: Unable to create 'x.lock': Read-only file system", "writable"),
         ("error: unable to write file x\nfatal: x: File too large", "ulimit -f"),
         ("fatal: open /dev/null failed: Too many open files", "ulimit -n"),
+        ("/tmp/x/message: No space left on device", "space"),
+        ("warning: unable to access 'x': Too many open files", "ulimit -n"),
     ],
 )
 def test_a_failure_of_the_disk_is_none_of_git_s(
@@ -239,6 +241,7 @@ def test_a_failure_of_the_disk_is_none_of_git_s(
     assert str(clone) in caught.value.what
     assert said.splitlines()[0] in caught.value.what
     assert hint in caught.value.hint
+    assert caught.value.stderr == said
 
 
 @pytest.mark.parametrize(
@@ -250,6 +253,18 @@ def test_a_failure_of_the_disk_is_none_of_git_s(
         "remote: fatal: write error: No space left on device",
         "fatal: write error: Broken pipe",
         "fatal: ref HEAD is not a symbolic ref",
+        # Files and folders that have such names.
+        "error: The following untracked working tree files would be overwritten by "
+        "checkout:\n\tnotes: No space left on device\nAborting",
+        "error: pathspec 'File too large.txt' did not match any file(s) known to git",
+        "fatal: Unable to create '/x: No space left on device/.git/index.lock': "
+        "File exists.",
+        # A hook, a filter, ssh and a credential helper.
+        "hook says: File too large",
+        "could not write cache\nfatal: x: smudge filter lfs failed",
+        "could not write to known_hosts\nfatal: Could not read from remote repository.",
+        "failed to write token: keyring is locked",
+        "fatal: failed to write token: keyring is locked",
     ],
 )
 def test_other_failures_are_git_s(

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from .full_disk import full_disk
+
 ROOT = Path(__file__).parent.parent
 SAID = "error: standard output: No space left on device\n"
 COMMANDS = [
@@ -28,7 +30,7 @@ from series.errors import ConflictError, SeriesError
 
 def command(argv):
     how, size = argv[0], int(argv[1])
-    print("x" * (size - 1))
+    sys.stdout.write("x" * (size - 1) + "\\n")
     if how == "file":
         with open("/dev/full", "w") as file:
             file.write("x")
@@ -94,6 +96,32 @@ def test_no_size_of_output_is_lost_silently(unbuffered: str) -> None:
         assert (done.returncode, done.stderr) == (1, ""), size
         done = run(words, subprocess.PIPE, unbuffered)
         assert (done.returncode, len(done.stdout)) == (0, size)
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_fits_in_part_is_not_whole(tmp_path: Path, unbuffered: str) -> None:
+    words = ["-c", GUARDED, "print"]
+    with (tmp_path / "out").open("wb") as file, full_disk(4096):
+        done = run([*words, "5000"], file, unbuffered)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: standard output: File too large\n")
+    assert (tmp_path / "out").stat().st_size == 4096
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    done = run([*words, "2000000"], writer, unbuffered)
+    os.close(reader)
+    os.close(writer)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: standard output: Resource temporarily")
+
+
+def test_what_was_printed_before_comes_first() -> None:
+    words = ["-c", f"print('before')\n{GUARDED}", "print", "9"]
+    assert run(words, subprocess.PIPE).stdout == "before\n" + "x" * 8 + "\n"
+    done = on_full(words)
+    assert (done.returncode, done.stderr.count(SAID)) == (1, 1)
+    done = unread(words)
+    assert (done.returncode, done.stderr) == (1, "")
 
 
 def test_another_failure_keeps_its_code_and_message() -> None:
