@@ -64,7 +64,7 @@ class DiskError(SeriesError):
 DISK = {
     errno.ENOSPC: "Free some space, for example with make clean, and run it again.",
     errno.EDQUOT: "Free some space, for example with make clean, and run it again.",
-    errno.EROFS: "Make it writable, or name another folder.",
+    errno.EROFS: "Make it writable, and run it again.",
     errno.EFBIG: "Raise the limit on the size of a file (ulimit -f), and run it again.",
     errno.EMFILE: "Raise the limit on open files (ulimit -n), and run it again.",
     errno.ENFILE: "End programs that hold many files open, and run it again.",

@@ -393,7 +393,7 @@ def test_a_page_that_cannot_be_written_names_its_place(shown: Path) -> None:
     words = ["--out", str(out)]
     with full_disk(100), pytest.raises(SeriesError, match=str(out)) as raised:
         report.main(words)
-    assert raised.value.hint == "Or name another place with --out."
+    assert raised.value.hint.endswith("Or name another place with --out.")
     assert [*out.parent.iterdir()] == []
     with pytest.raises(SeriesError, match="File exists"):
         report.main(["--out", str(shown / "index.html")])
