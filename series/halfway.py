@@ -18,7 +18,7 @@ from .checkout import edited
 from .errors import SeriesError, of_system
 from .git import GitError, Repository
 
-_LINK = "120000"
+_LINK, _SUBMODULE = "120000", "160000"
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,7 @@ def in_the_way(repo: Repository, going: str) -> list[str]:
     `put_back` will look for what git has written.
     """
     assert repo.worktree is not None
-    return [
-        path
-        for path, (old, new) in _changed(repo, going).items()
-        if not old.there
-        and new.there
-        and not _in_place_of_folder(repo.worktree, path)
-        and _is_file(repo.worktree / path)
-    ]
+    return sorted(_new(repo, _changed(repo, going)))
 
 
 def drop_lock(repo: Repository, error: SeriesError) -> None:
@@ -55,7 +48,8 @@ def drop_lock(repo: Repository, error: SeriesError) -> None:
     lock = repo.gitdir / "index.lock"
     # Where git found the lock there, it is somebody's who is at work.
     if lock.exists() and "File exists" not in getattr(error, "stderr", error.what):
-        drop_stale_lock(lock)
+        with suppress(SeriesError):
+            require_no_git(repo)
 
 
 def strangers(repo: Repository, other: str, *, own: bool) -> list[str]:
@@ -65,9 +59,62 @@ def strangers(repo: Repository, other: str, *, own: bool) -> list[str]:
     mine = {path: changed[path] for path in files if path in changed}
     left = _left_by_git(repo, mine, changed, own)
     staged = _raw(repo, "diff-index", "--cached")
-    if staged == changed:
-        staged = {}
-    return sorted({*staged, *(path for path in files if path not in left)})
+    # Submodules are in no diff here.
+    shown = {
+        path: sides
+        for path, sides in changed.items()
+        if not {side.mode for side in sides} <= {"", _SUBMODULE}
+    }
+    if shown.items() <= staged.items():
+        staged = {path: two for path, two in staged.items() if path not in shown}
+    # A new file in the way of what HEAD has there, which git did not write so.
+    new = _new(repo, changed)
+    way = {
+        path
+        for path in {*new} - _left_by_git(repo, new, changed, own)
+        if any(_one_holds_the_other(path, file) for file in mine)
+    }
+    return sorted({*staged, *way, *(path for path in files if path not in left)})
+
+
+def _one_holds_the_other(first: str, second: str) -> bool:
+    return first.startswith(f"{second}/") or second.startswith(f"{first}/")
+
+
+def _new(
+    repo: Repository, changed: dict[str, tuple[_Side, _Side]]
+) -> dict[str, tuple[_Side, _Side]]:
+    """Of what differs, the files that are there and that HEAD does not have."""
+    assert repo.worktree is not None
+    return {
+        path: sides
+        for path, sides in changed.items()
+        if not sides[0].there
+        and not _in_place_of_folder(repo.worktree, path)
+        and _is_file(repo.worktree / path)
+    }
+
+
+def unwritten(repo: Repository, *, own: bool) -> list[str]:
+    """Edited files that are not, byte for byte, what a checkout of HEAD writes."""
+    return [
+        path
+        for path in edited(repo, own=own)
+        if not _is_checked_out(repo, path, own=own)
+    ]
+
+
+def _is_checked_out(repo: Repository, path: str, *, own: bool) -> bool:
+    """For git it is edited all the same where a filter does not lead back."""
+    assert repo.worktree is not None
+    place = repo.worktree / path
+    if place.is_symlink() or not place.is_file():
+        return False
+    words = ("cat-file", "--filters", f"HEAD:{path}")
+    try:
+        return repo.git(*words, user=not own) == place.read_bytes()
+    except (GitError, OSError):
+        return False
 
 
 def put_back(repo: Repository, other: str, *, own: bool) -> int | None:
@@ -88,18 +135,13 @@ def put_back(repo: Repository, other: str, *, own: bool) -> int | None:
     changed = _changed(repo, other)
     files = edited(repo, own=own)
     mine = strangers(repo, other, own=own)
-    new = {
-        path: sides
-        for path, sides in changed.items()
-        if not sides[0].there and _is_file(repo.worktree / path)
-    }
-    fresh = sorted(_left_by_git(repo, new, changed, own))
+    fresh = sorted(_left_by_git(repo, _new(repo, changed), changed, own))
     half = {*fresh, *files} - {*mine}
     if not half:
         return 0
     if mine:
         return None
-    _require_no_git(repo)
+    require_no_git(repo)
     try:
         # Removed first: that makes the room in which the others are written.
         for path in [*fresh, *files]:
@@ -107,10 +149,10 @@ def put_back(repo: Repository, other: str, *, own: bool) -> int | None:
     except OSError as error:
         raise of_system(error, repo.worktree) from error
     _write(repo, [path for path in files if changed[path][0].there], own=own)
-    return None if edited(repo, own=own) else len(half)
+    return None if unwritten(repo, own=own) else len(half)
 
 
-def _require_no_git(repo: Repository) -> None:
+def require_no_git(repo: Repository) -> None:
     """Remove the lock of the index that a killed git left, if it is one.
 
     Raises:
@@ -137,6 +179,9 @@ def _write(repo: Repository, files: list[str], *, own: bool) -> None:
     assert repo.worktree is not None
     if repo.git("diff-index", "--cached", "--name-only", "HEAD"):
         repo.git("reset", "-q", user=not own)
+        # In a sparse checkout some are not to be there.
+        still = {*edited(repo, own=own)}
+        files = [path for path in files if path in still]
     for path in files:
         if (repo.worktree / path).is_dir():
             # git would remove it with all that is in it.
@@ -191,7 +236,7 @@ def _left_by_git(
     assert repo.worktree is not None
     left = set()
     regular: dict[str, tuple[_Side, ...]] = {}
-    modes = repo.config("core.filemode") != "false"
+    modes = repo.ask("config", "--type=bool", "core.filemode") != "false"
     for path, sides in changed.items():
         place = repo.worktree / path
         above = _in_place_of_folder(repo.worktree, path)

@@ -9,11 +9,20 @@ files are those of one commit again, and count only while HEAD is at one of the 
 from contextlib import suppress
 
 from .branch import Plan, move_branch
-from .checkout import edited, head_branch, require_quiet
+from .checkout import edited, head_branch, require_quiet, under_way
 from .disk import brief
 from .errors import SeriesError
 from .git import GitError, Repository
-from .halfway import drop_lock, in_the_way, put_back, strangers
+from .halfway import (
+    drop_lock,
+    in_the_way,
+    put_back,
+    require_no_git,
+    strangers,
+    unwritten,
+)
+
+_CAREFUL = ("-q", "--no-overwrite-ignore")
 
 
 class SwitchError(SeriesError):
@@ -23,7 +32,7 @@ class SwitchError(SeriesError):
 def switch_to(repo: Repository, branch: str, *, own: bool) -> None:
     """Check the branch out; the work tree is clean."""
     new = repo.line("rev-parse", f"refs/heads/{branch}")
-    words = ("switch", "-q", "--no-overwrite-ignore", branch)
+    words = ("switch", *_CAREFUL, branch)
     _go(repo, branch, new, *words, own=own)
     _end(repo, branch)
 
@@ -32,7 +41,8 @@ def move_under_head(
     repo: Repository, branch: str, base: str, plan: Plan, *, own: bool
 ) -> None:
     """Move the branch that is checked out here, and the clean work tree with it."""
-    _go(repo, branch, plan.new, "checkout", "-q", "--detach", plan.new, own=own)
+    words = ("checkout", *_CAREFUL, "--detach", plan.new)
+    _go(repo, branch, plan.new, *words, own=own)
     try:
         move_branch(repo, branch, base, plan)
     except SeriesError as error:
@@ -62,6 +72,8 @@ def finish_switch(repo: Repository, branch: str, *, own: bool) -> None:
             return
     except SeriesError as error:
         raise _half_way(repo, branch, error) from error
+    with suppress(SeriesError):
+        require_no_git(repo)
     going = repo.resolve(_journal(branch)[1])
     if going == repo.resolve("HEAD") == repo.resolve(f"refs/heads/{branch}"):
         _attach(repo, branch)
@@ -122,7 +134,7 @@ def _go(repo: Repository, branch: str, new: str, *words: str, own: bool) -> None
     try:
         repo.git(*words, user=not own)
         # git passes over a file that it cannot create, and says that all is well.
-        if left := edited(repo, own=own):
+        if left := unwritten(repo, own=own):
             raise SeriesError(f"git did not write {', '.join(left[:3])}.")
     except SeriesError as error:
         drop_lock(repo, error)
@@ -163,7 +175,8 @@ def _go_back(
         SwitchError: That failed too.
     """
     try:
-        _go(repo, branch, plan.old or plan.new, "switch", "-q", branch, own=own)
+        words = ("switch", *_CAREFUL, branch)
+        _go(repo, branch, plan.old or plan.new, *words, own=own)
         _end(repo, branch)
     except SeriesError as again:
         raise SwitchError(
@@ -214,12 +227,15 @@ def _other_end(repo: Repository, branch: str) -> str | None:
 
 def _end(repo: Repository, branch: str) -> None:
     for ref in _journal(branch):
-        # One that stays does no harm: the files are those of HEAD.
-        with suppress(SeriesError):
+        try:
             repo.git("update-ref", "-d", ref)
+        except SeriesError:
+            # From HEAD to HEAD it means nothing.
+            with suppress(SeriesError):
+                repo.git("update-ref", ref, "HEAD")
 
 
 def _attach(repo: Repository, branch: str) -> None:
-    if not head_branch(repo):
+    if not head_branch(repo) and not under_way(repo):
         why = "apply.py: check the series out"
         repo.git("symbolic-ref", "-m", why, "HEAD", f"refs/heads/{branch}")

@@ -17,7 +17,7 @@ from series.errors import SeriesError
 from series.git import Repository
 from series.switch import finish_switch, save_edits
 
-from .conftest import World, commit, git, subjects
+from .conftest import USER, World, commit, git, subjects
 from .full_disk import with_file_limit
 from .test_place import change_patches, place
 
@@ -580,3 +580,158 @@ def test_odd_names_half_way(world: World, clone: Path, name: str) -> None:
     (clone / name).write_text("in the")
     assert place(world, clone, switch=True).switched
     assert git(clone, "status", "--porcelain") == ""
+
+
+@pytest.fixture
+def ends(clone: Path) -> Repository:
+    """On `mine`, where a is a file and b a folder; on `target` it is the reverse."""
+    (clone / "a").write_text("a module\n")
+    (clone / "b").mkdir()
+    (clone / "b/c").write_text("of a package\n")
+    commit(clone, "Here\n")
+    git(clone, "switch", "-q", "-c", "target")
+    git(clone, "rm", "-q", "-r", "a", "b")
+    (clone / "a").mkdir()
+    (clone / "a/c").write_text("of a package\n")
+    (clone / "b").write_text("a module\n")
+    commit(clone, "There\n")
+    git(clone, "switch", "-q", "mine")
+    return Repository.find(clone)
+
+
+def begun(repo: Repository) -> Path:
+    """As if a switch to `target` had written all files and not ended."""
+    assert repo.worktree is not None
+    git(repo.worktree, "update-ref", f"{JOURNAL}/from/target", "mine")
+    git(repo.worktree, "update-ref", f"{JOURNAL}/next/target", "target")
+    git(repo.worktree, "restore", "-s", "target", "--worktree", ".")
+    return repo.worktree
+
+
+def test_files_and_folders_that_changed_places_go_back(ends: Repository) -> None:
+    clone = begun(ends)
+    finish_switch(ends, "target", own=False)
+    assert git(clone, "status", "--porcelain") == ""
+    assert git(clone, "for-each-ref", JOURNAL) == ""
+    series.switch.switch_to(ends, "target", own=False)
+    assert git(clone, "status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize("name", ["a/c", "b"])
+@pytest.mark.parametrize("link", [False, True])
+def test_edits_in_place_of_a_folder_or_file_stay(
+    ends: Repository, name: str, link: bool
+) -> None:
+    clone = begun(ends)
+    (clone / name).unlink()
+    if link:
+        (clone / name).symlink_to("/nowhere")
+    else:
+        (clone / name).write_text("mine\n")
+    before = seen(clone)
+    finish_switch(ends, "target", own=False)
+    assert seen(clone) == before
+
+
+@pytest.mark.parametrize("intent", [False, True])
+def test_a_file_staged_half_way_hides_nothing(ends: Repository, intent: bool) -> None:
+    clone = begun(ends)
+    git(clone, "read-tree", "target")
+    (clone / "mine.py").write_text("mine\n")
+    git(clone, "add", *(["-N"] if intent else []), "mine.py")
+    before = seen(clone)
+    finish_switch(ends, "target", own=False)
+    assert seen(clone) == before
+    assert git(clone, "for-each-ref", JOURNAL) != ""
+    git(clone, "rm", "-q", "--cached", "mine.py")
+    finish_switch(ends, "target", own=False)
+    assert git(clone, "status", "--porcelain") == "?? mine.py"
+
+
+def test_a_filter_that_does_not_lead_back_is_no_failure(
+    clone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {".gitattributes": b"*.bat text eol=crlf\n", "new.bat": b"one\r\n"}
+    with monkeypatch.context() as aside:
+        aside.setenv("GIT_INDEX_FILE", str(clone / ".git/aside"))
+        git(clone, "read-tree", "mine")
+        for name, data in files.items():
+            (clone.parent / "raw").write_bytes(data)
+            words = ("hash-object", "-w", "--no-filters", str(clone.parent / "raw"))
+            entry = f"100644,{git(clone, *words)},{name}"
+            git(clone, "update-index", "--add", "--cacheinfo", entry)
+        tree_ = git(clone, "write-tree")
+    words = ("commit-tree", "-p", "mine", "-m", "Line ends", tree_)
+    git(clone, "branch", "target", git(clone, *words, **USER))
+    repo = Repository.find(clone)
+    series.switch.switch_to(repo, "target", own=False)
+    assert git(clone, "symbolic-ref", "HEAD") == "refs/heads/target"
+    assert git(clone, "for-each-ref", JOURNAL) == ""
+
+
+def test_a_lock_that_a_refusal_did_not_look_at_stays(
+    world: World, clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place(world, clone)
+    git(clone, "worktree", "add", "-q", str(tmp_path / "second"), "rocm-series")
+    lock = clone / ".git/index.lock"
+    monkeypatch.setenv("GIT_EDITOR", "sleep 60; :")
+    (clone / "README.md").write_text("mine\n")
+    words = ["git", "-c", "user.name=A", "-c", "user.email=a@b.c", "commit", "-a"]
+    with subprocess.Popen(words, cwd=clone, start_new_session=True) as at_work:
+        while not lock.exists():
+            assert at_work.poll() is None
+            time.sleep(0.02)
+        git(clone, "checkout-index", "-f", "README.md")
+        repo = Repository.find(clone)
+        with pytest.raises(SeriesError):
+            series.switch.switch_to(repo, "rocm-series", own=False)
+        assert lock.exists()
+        os.killpg(at_work.pid, signal.SIGTERM)
+
+
+def test_a_lock_of_a_switch_that_was_killed_at_once_goes(
+    world: World, clone: Path
+) -> None:
+    place(world, clone)
+    journal(clone, "rocm-series")
+    (clone / ".git/index.lock").touch()
+    assert place(world, clone, switch=True).switched
+
+
+def test_an_ignored_file_stays_where_the_branch_moves_below_it(
+    world: World, clone: Path
+) -> None:
+    git(clone, "switch", "-q", "-c", "target")
+    repo = Repository.find(clone)
+    (clone / "d").mkdir()
+    (clone / "d/f").write_text("new\n")
+    new = commit(clone, "A folder\n")
+    git(clone, "reset", "-q", "--hard", "HEAD~1")
+    (clone / ".git/info/exclude").write_text("/d\n")
+    (clone / "d").write_text("mine\n")
+    moved = series.branch.Plan(git(clone, "rev-parse", "HEAD"), new)
+    with pytest.raises(SeriesError):
+        series.switch.move_under_head(repo, "target", new, moved, own=False)
+    assert (clone / "d").read_text() == "mine\n"
+
+
+def test_a_journal_that_cannot_be_removed_means_nothing(
+    world: World, clone: Path
+) -> None:
+    place(world, clone)
+    git(clone, "pack-refs", "--all")
+    (clone / ".git/packed-refs.lock").touch()
+    series.switch.switch_to(Repository.find(clone), "rocm-series", own=False)
+    (clone / ".git/packed-refs.lock").unlink()
+    cut = (clone / "vllm/core.py").read_text()[:5]
+    (clone / "vllm/core.py").write_text(cut)
+    finish_switch(Repository.find(clone), "rocm-series", own=False)
+    assert (clone / "vllm/core.py").read_text() == cut
+
+
+@pytest.mark.parametrize("word", ["false", "off", "0"])
+def test_modes_that_do_not_count(world: World, half: Path, word: str) -> None:
+    git(half, "config", "core.filemode", word)
+    (half / "vllm/core.py").chmod(0o755)
+    assert place(world, half, switch=True).switched
