@@ -6,7 +6,8 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -508,23 +509,28 @@ def test_a_folder_that_git_made_instead_of_a_file_goes(
     assert git(half, "status", "--porcelain") == ""
 
 
-def test_the_lock_of_a_git_at_work_stays(
-    world: World, half: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lock = half / ".git/index.lock"
-    lock.unlink()
-    # It has the lock for as long as its editor is open.
-    monkeypatch.setenv("GIT_EDITOR", "sleep 60; :")
+@contextmanager
+def at_work(clone: Path) -> Iterator[Path]:
+    """A `git commit -a` with its editor open; it has the lock for as long."""
+    lock, asked = clone / ".git/index.lock", clone / ".git/COMMIT_EDITMSG"
+    asked.unlink(missing_ok=True)
     words = ["git", "-c", "user.name=A", "-c", "user.email=a@b.c", "commit", "-a"]
-    with subprocess.Popen(words, cwd=half, start_new_session=True) as at_work:
-        while not lock.exists():
-            assert at_work.poll() is None
+    env = os.environ | {"GIT_EDITOR": "sleep 60; :"}
+    with subprocess.Popen(words, cwd=clone, env=env, start_new_session=True) as child:
+        while not (asked.exists() and lock.exists()):
+            assert child.poll() is None
             time.sleep(0.02)
+        yield lock
+        os.killpg(child.pid, signal.SIGTERM)
+
+
+def test_the_lock_of_a_git_at_work_stays(world: World, half: Path) -> None:
+    (half / ".git/index.lock").unlink()
+    with at_work(half) as lock:
         there = lock.stat()
         with pytest.raises(SeriesError, match="A git is at work"):
             place(world, half, switch=True)
         assert lock.stat() == there
-        os.killpg(at_work.pid, signal.SIGTERM)
     assert place(world, half, switch=True).switched
 
 
@@ -670,24 +676,17 @@ def test_a_filter_that_does_not_lead_back_is_no_failure(
 
 
 def test_a_lock_that_a_refusal_did_not_look_at_stays(
-    world: World, clone: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, clone: Path, tmp_path: Path
 ) -> None:
     place(world, clone)
     git(clone, "worktree", "add", "-q", str(tmp_path / "second"), "rocm-series")
-    lock = clone / ".git/index.lock"
-    monkeypatch.setenv("GIT_EDITOR", "sleep 60; :")
     (clone / "README.md").write_text("mine\n")
-    words = ["git", "-c", "user.name=A", "-c", "user.email=a@b.c", "commit", "-a"]
-    with subprocess.Popen(words, cwd=clone, start_new_session=True) as at_work:
-        while not lock.exists():
-            assert at_work.poll() is None
-            time.sleep(0.02)
+    with at_work(clone) as lock:
         git(clone, "checkout-index", "-f", "README.md")
         repo = Repository.find(clone)
         with pytest.raises(SeriesError):
             series.switch.switch_to(repo, "rocm-series", own=False)
         assert lock.exists()
-        os.killpg(at_work.pid, signal.SIGTERM)
 
 
 def test_a_lock_of_a_switch_that_was_killed_at_once_goes(
