@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -517,11 +517,14 @@ def at_work(clone: Path) -> Iterator[Path]:
     words = ["git", "-c", "user.name=A", "-c", "user.email=a@b.c", "commit", "-a"]
     env = os.environ | {"GIT_EDITOR": "sleep 60; :"}
     with subprocess.Popen(words, cwd=clone, env=env, start_new_session=True) as child:
-        while not (asked.exists() and lock.exists()):
-            assert child.poll() is None
-            time.sleep(0.02)
-        yield lock
-        os.killpg(child.pid, signal.SIGTERM)
+        try:
+            while not (asked.exists() and lock.exists()):
+                assert child.poll() is None
+                time.sleep(0.02)
+            yield lock
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGTERM)
 
 
 def test_the_lock_of_a_git_at_work_stays(world: World, half: Path) -> None:
