@@ -36,9 +36,12 @@ OWN = "tests of this repository"
 
 
 def own_tests(args: Sequence[str]) -> suite.Part:
-    """Runs the tests of this repository's code, in this interpreter."""
+    """Runs the tests of this repository's code, in this interpreter.
+
+    Without arguments the slow ones are left out: .ci/run has them on their own.
+    """
     print(f"{ROOT / 'tests'}", flush=True)
-    words = [*args, "tests"]
+    words = [*(args or ["-m", "not slow"]), "tests"]
     return suite.run(OWN, sys.executable, words, ROOT, os.environ)
 
 

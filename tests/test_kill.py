@@ -18,6 +18,8 @@ from .killing import copy_of, killed_at
 from .test_export import contents
 from .test_place import change_patches
 
+pytestmark = pytest.mark.slow
+
 
 def steps(name: str, tmp_path: Path, source: Path) -> Iterator[tuple[int, Path]]:
     """Fresh copies of source, one for each step there is to be killed at."""
