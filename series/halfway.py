@@ -54,8 +54,15 @@ def drop_lock(repo: Repository, error: SeriesError) -> None:
 
 def strangers(repo: Repository, other: str, *, own: bool) -> list[str]:
     """What is edited or staged, and not by a switch between HEAD and a commit."""
-    changed = _changed(repo, other)
-    files = edited(repo, own=own)
+    return _strangers(repo, _changed(repo, other), edited(repo, own=own), own)
+
+
+def _strangers(
+    repo: Repository,
+    changed: dict[str, tuple[_Side, _Side]],
+    files: list[str],
+    own: bool,
+) -> list[str]:
     mine = {path: changed[path] for path in files if path in changed}
     left = _left_by_git(repo, mine, changed, own)
     staged = _raw(repo, "diff-index", "--cached")
@@ -134,7 +141,7 @@ def put_back(repo: Repository, other: str, *, own: bool) -> int | None:
     assert repo.worktree is not None
     changed = _changed(repo, other)
     files = edited(repo, own=own)
-    mine = strangers(repo, other, own=own)
+    mine = _strangers(repo, changed, files, own)
     fresh = sorted(_left_by_git(repo, _new(repo, changed), changed, own))
     half = {*fresh, *files} - {*mine}
     if not half:
