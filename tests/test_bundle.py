@@ -527,6 +527,20 @@ def test_an_archive_in_parts_is_put_together(tmp_path: Path) -> None:
     assert whole.file == "w.tar.xz"
 
 
+def test_archives_unpacked_at_once_may_share_folders(tmp_path: Path) -> None:
+    parts, wanted = [], set()
+    for n in range(8):
+        names = [f"vllm/{folder}/deep/{n}.so" for folder in range(200)]
+        wanted |= {f"tree/{name}" for name in names}
+        data = [(name, b"") for name in names]
+        parts.append(pieces.pack(tmp_path / f"e{n}.tar", "tree", data))
+    described = {"pieces": [vars(part) for part in parts]}
+    paths = unpacking.found(described, tmp_path, tmp_path)
+    folder = unpacking.unpack(described, paths, tmp_path / "there", {"cuda": None})
+    found = {p.relative_to(folder).as_posix() for p in folder.rglob("*.so")}
+    assert found == wanted
+
+
 ASKED = {"torch": "2.11", "cuda": "13", "modules": [], "op": "op", "wheel": ""}
 FITS = {"torch": "2.11.0+cu130", "cuda": "13.0", "cxx11_abi": True}
 

@@ -109,12 +109,22 @@ def _archives(described: dict, paths: dict[str, Path]) -> Iterator[tuple[str, li
         yield into, sorted(files)
 
 
+def _placed(member: tarfile.TarInfo, folder: str) -> tarfile.TarInfo:
+    """The data filter; makes the member's folder, which other archives may share.
+
+    tarfile makes it too, but fails where another thread made it since it looked.
+    """
+    safe = tarfile.data_filter(member, folder)
+    (Path(folder) / safe.name).parent.mkdir(parents=True, exist_ok=True)
+    return safe
+
+
 def _extract(folder: Path, files: list[Path]) -> None:
     with ExitStack() as stack:
         opened = [stack.enter_context(path.open("rb")) for path in files]
         stream = _Joined(list(opened))
         with tarfile.open(fileobj=stream, mode="r|*", bufsize=CHUNK) as archive:  # type: ignore[call-overload]
-            archive.extractall(folder, filter="data")
+            archive.extractall(folder, filter=_placed)
 
 
 def unpack(described: dict, paths: dict[str, Path], into: Path, facts: dict) -> Path:
