@@ -35,7 +35,7 @@ SAYS = {
     "apply": "what the series needs: 27 packages, 6 MB, 60 MB on disk",
     "evals": "what measuring needs: 15 packages, 74 MB, 240 MB on disk",
     "client": "what asking a server needs: 12 packages, 13 MB, 100 MB on disk",
-    "own": "pytest and hypothesis: 6 packages, 2 MB",
+    "own": "pytest and hypothesis: 8 packages, 2 MB",
     "cpu": "what serving on a CPU needs: 9 packages, 35 MB, 120 MB on disk",
     "lint": "ruff and mypy: 8 packages, 27 MB, 90 MB on disk",
     "torch": """what the patched tree's tests run in, torch 2.13.0 and 149 packages:

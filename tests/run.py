@@ -33,15 +33,18 @@ TREES = CACHE / "trees"
 MANIFEST = ROOT / "patches/series.toml"
 NEEDS = ROOT / "requirements/kernels.txt"
 OWN = "tests of this repository"
+# A process for each core, up to four; a file's tests share its fixtures.
+APART = ["-p", "xdist", "-n", "logical", "--maxprocesses", "4", "--dist", "loadfile"]
 
 
 def own_tests(args: Sequence[str]) -> suite.Part:
-    """Runs the tests of this repository's code, in this interpreter.
+    """Runs the tests of this repository's code, with this interpreter.
 
-    Without arguments the slow ones are left out: .ci/run has them on their own.
+    Without arguments the slow ones are left out, since .ci/run has them on their own,
+    and several processes share the rest.
     """
     print(f"{ROOT / 'tests'}", flush=True)
-    words = [*(args or ["-m", "not slow"]), "tests"]
+    words = [*(args or ["-m", "not slow", *APART]), "tests"]
     return suite.run(OWN, sys.executable, words, ROOT, os.environ)
 
 

@@ -534,7 +534,15 @@ def test_wrong_words_are_a_usage_error() -> None:
     assert ended.value.code == 2
 
 
-def test_own_tests_alone_need_no_tree(root: Path, capfd: pytest.CaptureFixture) -> None:
+@pytest.mark.parametrize("found", ["", "1"])
+def test_own_tests_alone_need_no_tree(
+    root: Path,
+    capfd: pytest.CaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    found: str,
+) -> None:
+    # Their plugin comes along where the user's settings look for none.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", found)
     (root / "build/vllm").rename(root / "build/elsewhere")
     (root / "tests/test_one.py").write_text("def test_one(): assert 1 + 1 == 2\n")
     assert guarded(run.main, ["--own-only"]) == 0
