@@ -52,6 +52,7 @@ HARNESS_FILES = (
     "series/__init__.py",
     "series/errors.py",
     "series/output.py",
+    "series/writing.py",
 )
 # Of the harness, what asks git has no use on the machine.
 _HERE_ONLY = ("tests/harness/tree.py", "tests/harness/ready.py")

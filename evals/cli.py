@@ -2,12 +2,9 @@
 """What the eval commands share: failures as one message, tables for people."""
 
 import json
-import os
-import secrets
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +14,10 @@ from rich.table import Table
 
 from series import output
 from series.errors import Exit, SeriesError, UsageError, of_system
+from series.writing import aside
 
 LINE = 480
 """Characters of JSON that stay on one line."""
-_LINKS = 40
 
 
 def guarded(command: Callable[[Sequence[str]], int], argv: Sequence[str]) -> int:
@@ -77,61 +74,6 @@ def laid_out(data: Any, indent: str = "") -> str:
         ends = "{}"
     lines = f",\n{inner}".join(items)
     return f"{ends[0]}\n{inner}{lines}\n{indent}{ends[1]}"
-
-
-@contextmanager
-def named(path: Path) -> Iterator[None]:
-    """Lets a failed write, which names no file itself, name this one."""
-    try:
-        yield
-    except OSError as error:
-        if error.filename is None:
-            error.filename = str(path)
-        raise
-
-
-@contextmanager
-def aside(path: Path) -> Iterator[Path]:
-    """The file to write instead of another, whose place it takes once it is whole.
-
-    Where that fails the other is as it was, and nothing is left beside it.
-    """
-    if (path.exists() and not path.is_file()) or _is_device(path):
-        with named(path):
-            yield path  # /dev/stdout, say: there is nothing to replace
-        return
-    # Through a link, so that it stays one.
-    target = Path(os.path.realpath(path))
-    # A name of its own: others may write the same file, or have one beside it.
-    part = target.with_name(f".{target.name}.{secrets.token_hex(8)}.part")
-    try:
-        # What only its owner may read stays so meanwhile.
-        part.touch(0o600 if target.exists() else 0o666, exist_ok=False)
-        yield part
-        if target.exists():
-            shutil.copymode(target, part)
-        os.replace(part, target)
-    except BaseException as error:
-        with suppress(OSError):
-            part.unlink()
-        if isinstance(error, OSError) and error.filename in (None, part, str(part)):
-            error.filename = str(path)
-        raise
-
-
-def _is_device(path: Path) -> bool:
-    """Whether a path leads to a descriptor or a device, whatever is behind that."""
-    for _ in range(_LINKS):
-        path = Path(os.path.realpath(path.parent), path.name)
-        # Followed further, /proc/self/fd/1 would be the file of `> file`.
-        if path.is_relative_to("/proc"):
-            return True
-        if path.is_relative_to("/dev") and not path.is_relative_to("/dev/shm"):
-            return True
-        if not path.is_symlink():
-            return False
-        path = path.parent / os.readlink(path)
-    return False
 
 
 def write_text(path: Path, text: str) -> None:

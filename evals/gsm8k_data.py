@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from evals import cli
 from series.errors import SeriesError
 from series.locks import locked
+from series.writing import named
 
 Say = Callable[[str], None]
 HOME = (
@@ -173,7 +173,7 @@ def _keep(found: Mapping[str, bytes], folder: Path) -> None:
     aside = Path(tempfile.mkdtemp(prefix=".gsm8k-", dir=folder.parent))
     try:
         for name, data in found.items():
-            with cli.named(folder):
+            with named(folder):
                 (aside / name).write_bytes(data)
         aside.chmod(0o755)
         if folder.exists():

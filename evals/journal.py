@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evals import cli
 from series.errors import SeriesError
+from series.writing import named
 
 
 class JournalError(SeriesError):
@@ -80,7 +80,7 @@ class Journal:
         self.runs.append(dict(run))
 
     def _append(self, line: Mapping[str, Any]) -> None:
-        with cli.named(self.path), self.path.open("a", encoding="utf-8") as file:
+        with named(self.path), self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
             file.flush()
             os.fsync(file.fileno())

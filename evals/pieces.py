@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from evals import cli
 from series.errors import SeriesError
+from series.writing import aside
 
 LIMIT = 60 * 1024 * 1024
 """Bytes of the largest piece: what travels well to a machine without a network."""
@@ -44,7 +44,7 @@ def _write(out: Path, files: Iterable[tuple[str, bytes]]) -> None:
     """Writes an archive whose bytes depend on names and contents alone."""
     mode = "w:xz" if out.suffix == ".xz" else "w"
     with (
-        cli.aside(out) as part,
+        aside(out) as part,
         tarfile.open(part, mode, format=tarfile.PAX_FORMAT) as archive,  # type: ignore[call-overload]
     ):
         for name, data in sorted(files):
@@ -98,7 +98,7 @@ def pack_parts(
         with out.open("rb") as whole:
             while data := whole.read(limit):
                 part = out.with_name(f"{out.name}.{len(parts) + 1:03}")
-                with cli.aside(part) as cut:
+                with aside(part) as cut:
                     cut.write_bytes(data)
                 parts.append(_piece(part, into))
     finally:

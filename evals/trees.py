@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from evals import cpu_wheel
+from evals import cli, cpu_wheel
 from evals.bare.start_server import TREE_FACTS
 from evals.proof import Arm
 from series.errors import SeriesError
@@ -243,9 +243,7 @@ def _recorded(path: Path) -> dict | None:
 
 def _record(path: Path, facts: dict) -> None:
     """Says that the tree is whole; last, so that a half-made one does not say it."""
-    aside = path / (TREE_FACTS + ".part")
-    aside.write_text(json.dumps(facts, indent=1), encoding="utf-8")
-    os.replace(aside, path / TREE_FACTS)
+    cli.write_json(path / TREE_FACTS, facts)
 
 
 def _hold(path: Path) -> None:

@@ -22,10 +22,10 @@ from pathlib import Path
 from .blobs import NOTHING, entries
 from .canonical import write_patches
 from .errors import SeriesError, of_system
-from .files import write_whole
 from .mail import Mail, read_mail
 from .manifest import Manifest
 from .scratch import Scratch
+from .writing import write_whole
 
 _LINE = re.compile(rb"^X-Adapts: (\S+) ([0-9a-f]{40})$", re.MULTILINE)
 _NOISE = re.compile(rb"^(index [0-9a-f]|similarity |--- |\+\+\+ )")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from .carry import LANDED, Step
 from .errors import SeriesError
-from .files import write_whole
 from .manifest import Manifest
 from .releases import known_releases
+from .writing import write_whole
 
 EXPECTED = "expected.toml"
 

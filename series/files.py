@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writing files whole or not at all; of patches/, series.toml after all others."""
+"""Writing patches/: whole files only, and series.toml after all others."""
 
 import os
 import shutil
 import tempfile
-from contextlib import suppress
 from pathlib import Path
 
-from .errors import SeriesError, of_system
+from .errors import SeriesError
 from .manifest import Manifest
 
 _TEMPORARY = ".export-"
@@ -15,32 +14,6 @@ _TEMPORARY = ".export-"
 
 class ExportError(SeriesError):
     """The branch cannot be exported as it is; patches/ is untouched."""
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file at once: where that fails, the old one stays, and nothing else.
-
-    Raises:
-        SeriesError: It cannot be written; the disk is full, say.
-    """
-    aside = ""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, aside = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            # Some disks tell only here that there is no room.
-            os.fsync(file.fileno())
-        Path(aside).chmod(0o644)
-        os.replace(aside, path)
-    except OSError as error:
-        # A failed write names no file, and the one aside means nothing to a user.
-        raise of_system(OSError(error.errno, error.strerror), path) from error
-    finally:
-        if aside:
-            with suppress(OSError):
-                Path(aside).unlink(missing_ok=True)
 
 
 def replace_files(

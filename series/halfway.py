@@ -10,27 +10,15 @@ import os
 import stat
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
+from .blobs import NOTHING, Entry
 from .branch import drop_stale_lock
 from .checkout import edited
 from .errors import SeriesError, of_system
 from .git import GitError, Repository
 
 _LINK, _SUBMODULE = "120000", "160000"
-
-
-@dataclass(frozen=True)
-class _Side:
-    """A file as a commit has it; an empty mode stands for none."""
-
-    mode: str
-    oid: str
-
-    @property
-    def there(self) -> bool:
-        return bool(self.mode)
 
 
 def in_the_way(repo: Repository, going: str) -> list[str]:
@@ -59,7 +47,7 @@ def strangers(repo: Repository, other: str, *, own: bool) -> list[str]:
 
 def _strangers(
     repo: Repository,
-    changed: dict[str, tuple[_Side, _Side]],
+    changed: dict[str, tuple[Entry, Entry]],
     files: list[str],
     own: bool,
 ) -> list[str]:
@@ -70,7 +58,7 @@ def _strangers(
     shown = {
         path: sides
         for path, sides in changed.items()
-        if not {side.mode for side in sides} <= {"", _SUBMODULE}
+        if not {side.mode for side in sides} <= {NOTHING.mode, _SUBMODULE}
     }
     if shown.items() <= staged.items():
         staged = {path: two for path, two in staged.items() if path not in shown}
@@ -89,8 +77,8 @@ def _one_holds_the_other(first: str, second: str) -> bool:
 
 
 def _new(
-    repo: Repository, changed: dict[str, tuple[_Side, _Side]]
-) -> dict[str, tuple[_Side, _Side]]:
+    repo: Repository, changed: dict[str, tuple[Entry, Entry]]
+) -> dict[str, tuple[Entry, Entry]]:
     """Of what differs, the files that are there and that HEAD does not have."""
     assert repo.worktree is not None
     return {
@@ -203,14 +191,14 @@ def _write(repo: Repository, files: list[str], *, own: bool) -> None:
         drop_lock(repo, error)
 
 
-def _changed(repo: Repository, other: str) -> dict[str, tuple[_Side, _Side]]:
+def _changed(repo: Repository, other: str) -> dict[str, tuple[Entry, Entry]]:
     """What differs between HEAD and a commit, by path."""
     if repo.resolve("HEAD") is None:
         return {}
     return _raw(repo, "diff-tree", "-r", "HEAD", other)
 
 
-def _raw(repo: Repository, *words: str) -> dict[str, tuple[_Side, _Side]]:
+def _raw(repo: Repository, *words: str) -> dict[str, tuple[Entry, Entry]]:
     """Both sides of what a diff command lists, by path; of the index against HEAD."""
     flags = ["-z", "--raw", "--no-renames", "--full-index", "--no-ext-diff"]
     head = ["HEAD"] if words[0] == "diff-index" else []
@@ -220,17 +208,14 @@ def _raw(repo: Repository, *words: str) -> dict[str, tuple[_Side, _Side]]:
     found = {}
     for meta, path in zip(parts[::2], parts[1::2], strict=True):
         modes, oids = meta.lstrip(":").split(" ")[:2], meta.split(" ")[2:4]
-        old, new = (
-            _Side(mode if mode != "000000" else "", oid)
-            for mode, oid in zip(modes, oids, strict=True)
-        )
+        old, new = map(Entry, modes, oids)
         found[path] = (old, new)
     return found
 
 
 def _left_by_git(
     repo: Repository,
-    changed: dict[str, tuple[_Side, _Side]],
+    changed: dict[str, tuple[Entry, Entry]],
     paths: Collection[str],
     own: bool,
 ) -> set[str]:
@@ -242,7 +227,7 @@ def _left_by_git(
     """
     assert repo.worktree is not None
     left = set()
-    regular: dict[str, tuple[_Side, ...]] = {}
+    regular: dict[str, tuple[Entry, ...]] = {}
     modes = repo.ask("config", "--type=bool", "core.filemode") != "false"
     for path, sides in changed.items():
         place = repo.worktree / path
@@ -283,7 +268,7 @@ def _ids(repo: Repository, paths: list[str], *, own: bool) -> dict[str, str]:
     return dict(zip(paths, out.decode().split(), strict=True))
 
 
-def _is_start(repo: Repository, path: str, side: _Side, *, own: bool) -> bool:
+def _is_start(repo: Repository, path: str, side: Entry, *, own: bool) -> bool:
     """Whether a file holds the first bytes of what a checkout of a blob writes."""
     assert repo.worktree is not None
     try:

@@ -8,8 +8,8 @@ import venv
 from dataclasses import dataclass
 from pathlib import Path
 
-from .files import write_whole
 from .locks import locked
+from .writing import write_whole
 
 CONFIG = ".pre-commit-config.yaml"
 _TOOLS = {"ruff-pre-commit": "ruff", "typos": "typos"}

@@ -2,9 +2,7 @@
 """What an interrupted rebase has to remember: one JSON file, written at once."""
 
 import json
-import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -15,6 +13,7 @@ from .carry import Step
 from .errors import SeriesError, of_system
 from .git import Repository
 from .threeway import Clash
+from .writing import write_whole
 
 VERSION = 1
 _FILE = "state.json"
@@ -122,22 +121,7 @@ class Session:
     def save(self, state: State) -> None:
         """Write the state; a kill leaves the old one or the new one."""
         data = {"version": VERSION, **asdict(state)}
-        aside = ""
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            handle, aside = tempfile.mkstemp(prefix=".state-", dir=self.folder)
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(data, file, indent=1)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(aside, self.folder / _FILE)
-        except OSError as error:
-            if aside:
-                Path(aside).unlink(missing_ok=True)
-            raise StateError(
-                f"The state cannot be kept in {self.folder}: {error.strerror}.",
-                "Make room there, and run the same command again.",
-            ) from error
+        write_whole(self.folder / _FILE, json.dumps(data, indent=1).encode())
 
     def remove(self) -> None:
         """Forget the rebase: the state goes first, then the work tree."""

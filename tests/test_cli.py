@@ -3,9 +3,6 @@
 
 import errno
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,8 +11,6 @@ from hypothesis import strategies as st
 
 from evals import cli
 from series.errors import Exit, SeriesError, UsageError
-
-from .full_disk import full_disk
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -42,97 +37,6 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
     with pytest.raises(TypeError):
         cli.write_json(path, {"a": object()})
     assert json.loads(path.read_text()) == {"a": 1}
-
-
-@pytest.mark.parametrize("old", ["", "old"])
-def test_a_full_disk_leaves_the_old_file_and_no_other(tmp_path: Path, old: str) -> None:
-    path = tmp_path / "page.md"
-    if old:
-        path.write_text(old)
-    with full_disk(100), pytest.raises(OSError) as raised:
-        cli.write_text(path, "x" * 101)
-    assert (raised.value.errno, raised.value.filename) == (errno.EFBIG, str(path))
-    assert [one.read_text() for one in tmp_path.iterdir()] == ([old] if old else [])
-    with full_disk(100):
-        cli.write_text(path, "x" * 100)
-    assert path.read_text() == "x" * 100
-
-
-def test_a_file_stays_a_link_and_keeps_its_mode(tmp_path: Path) -> None:
-    real, link = tmp_path / "real", tmp_path / "link"
-    real.write_text("old")
-    real.chmod(0o640)
-    link.symlink_to("real")
-    cli.write_text(link, "new")
-    assert link.is_symlink()
-    assert (real.read_text(), real.stat().st_mode & 0o777) == ("new", 0o640)
-
-
-def test_two_that_write_one_file_leave_one_whole(tmp_path: Path) -> None:
-    path, own = tmp_path / "page.md", tmp_path / "page.md.part"
-    own.write_text("a user's")
-    with cli.aside(path) as first:
-        first.write_text("x" * 9)
-        with cli.aside(path) as second:
-            second.write_text("y" * 5)
-            first.write_text("x" * 10)
-        assert path.read_text() == "y" * 5
-    assert path.read_text() == "x" * 10
-    assert own.read_text() == "a user's"
-    assert {*tmp_path.iterdir()} == {path, own}
-
-
-def test_a_new_file_has_the_mode_that_others_have(tmp_path: Path) -> None:
-    path = tmp_path / "new"
-    before = os.umask(0o027)
-    try:
-        cli.write_text(path, "x")
-    finally:
-        os.umask(before)
-    assert path.stat().st_mode & 0o777 == 0o640
-    path.chmod(0o600)
-    with cli.aside(path) as part:
-        part.write_text("secret")
-        assert part.stat().st_mode & 0o777 == 0o600
-
-
-OUTPUT = """
-import sys
-from pathlib import Path
-from evals.cli import write_text
-for name in sys.argv[1:]:
-    write_text(Path(name), name)
-"""
-
-
-def test_a_path_of_a_descriptor_is_written_to(tmp_path: Path) -> None:
-    link, taken = tmp_path / "link", tmp_path / "taken"
-    link.symlink_to("/dev/stdout")
-    for name in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1", str(link)):
-        words = [sys.executable, "-c", OUTPUT, name]
-        done = subprocess.run(words, capture_output=True, text=True, check=False)
-        assert (done.stdout, done.stderr) == (name, "")
-        with taken.open("w+") as file:
-            subprocess.run(words, stdout=file, check=True)
-            assert (file.read(), os.fstat(file.fileno()).st_nlink) == (name, 1)
-    assert link.is_symlink()
-    assert {*tmp_path.iterdir()} == {link, taken}
-
-
-def test_what_is_no_file_is_written_to_and_never_replaced(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
-    cli.write_text(pipe, "data")
-    assert os.read(reader, 9) == b"data"
-    os.close(reader)
-    assert pipe.is_fifo()
-    with pytest.raises(OSError) as raised:
-        cli.write_text(Path("/dev/full"), "x")
-    assert raised.value.filename == "/dev/full"
-    with pytest.raises(IsADirectoryError):
-        cli.write_text(tmp_path, "x")
-    assert [*tmp_path.iterdir()] == [pipe]
 
 
 def test_a_place_that_takes_nothing_is_named_with_the_option(tmp_path: Path) -> None:

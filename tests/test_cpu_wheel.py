@@ -140,7 +140,8 @@ def test_a_file_shared_with_another_tree_is_not_written_over(
 def test_a_tree_that_cannot_be_written_is_named(
     tree: Path, wheel: Path, tmp_path: Path
 ) -> None:
-    (tree / f"{cpu_wheel.EXTENSIONS[0]}.part").mkdir()
+    (tree / cpu_wheel.MENDED[0]).unlink(missing_ok=True)
+    (tree / cpu_wheel.MENDED[0]).mkdir(parents=True)
     with pytest.raises(SeriesError, match=f"{tree}.*: Is a directory"):
         cpu_wheel.unpack(wheel, tree, interpreter(tmp_path), "0.32.0")
 
