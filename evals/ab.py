@@ -62,9 +62,9 @@ def run_all(
 ) -> None:
     """Runs what is not done yet, in order, and keeps each run when it ends."""
     by_name = {arm.name: arm for arm in found}
-    for number in range(len(journal.runs), len(slots)):
+    for number in range(len(journal.lines), len(slots)):
         slot = slots[number]
-        seconds = [run["seconds"] for run in journal.runs]
+        seconds = [run["seconds"] for run in journal.lines]
         progress(number, len(slots), seconds, slot.arm)
         time.sleep(args.pause)
         if args.cool is not None:
@@ -214,12 +214,12 @@ def main(
     try:
         host = hosted(found) if hosted else None
         run_all(found, slots, journal, sensor, args, host)
-        problems = arms.add_witness(found, journal.runs, host) if host else []
+        problems = arms.add_witness(found, journal.lines, host) if host else []
     except (KeyboardInterrupt, SeriesError):
-        kept = f"{len(journal.runs)} of {len(slots)} runs are kept in {journal.path}"
+        kept = f"{len(journal.lines)} of {len(slots)} runs are kept in {journal.path}"
         print(f"{kept}; --resume goes on", file=sys.stderr)
         raise
-    runs = journal.runs
+    runs = journal.lines
     result = comparisons(runs, slots, args)
     show(result, runs)
     problems += judge(result, args.unchanged, args.margin)

@@ -47,7 +47,7 @@ class Runner:
         """Lines of the journal of a kind with these values."""
         return [
             line
-            for line in self.journal.runs
+            for line in self.journal.lines
             if line["kind"] == kind
             and all(line.get(key) == value for key, value in wanted.items())
         ]
@@ -235,7 +235,7 @@ def run(
     try:
         Runner(plan, journal, say).run()
     except (KeyboardInterrupt, SeriesError):
-        count = sum(line["kind"] == "answer" for line in journal.runs)
+        count = sum(line["kind"] == "answer" for line in journal.lines)
         if count:
             kept = f"{count} answers are kept in {path}; {again}"
             say(f"nothing is scored; {kept}")
@@ -245,4 +245,4 @@ def run(
             f"{plan.out} cannot be written: {error.strerror or error}.",
             f"Make room there; {again} with the answers that are kept.",
         ) from error
-    return read_outcome(plan, journal.runs)
+    return read_outcome(plan, journal.lines)

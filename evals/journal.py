@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The runs of a comparison that are done, one line each, safe against any end."""
+"""What is done of a comparison, one line each, safe against any end."""
 
 import json
 import os
@@ -18,15 +18,15 @@ class JournalError(SeriesError):
 
 @dataclass
 class Journal:
-    """A file of JSON lines: first what is compared and how, then each finished run.
+    """A file of JSON lines: first what is compared and how, then what is done.
 
     Attributes:
         path: The file.
-        runs: What is in it.
+        lines: What is done, in order.
     """
 
     path: Path
-    runs: list[dict[str, Any]]
+    lines: list[dict[str, Any]]
 
     @classmethod
     def start(cls, path: Path, plan: Mapping[str, Any]) -> "Journal":
@@ -74,10 +74,10 @@ class Journal:
             os.truncate(path, len(whole.encode()))
         return cls(path, lines[1:])
 
-    def add(self, run: Mapping[str, Any]) -> None:
-        """Keeps a finished run."""
-        self._append(run)
-        self.runs.append(dict(run))
+    def add(self, line: Mapping[str, Any]) -> None:
+        """Keeps what is done."""
+        self._append(line)
+        self.lines.append(dict(line))
 
     def _append(self, line: Mapping[str, Any]) -> None:
         with named(self.path), self.path.open("a", encoding="utf-8") as file:

@@ -348,7 +348,7 @@ def test_a_disk_that_is_full(plan: Plan, monkeypatch: pytest.MonkeyPatch) -> Non
     add = Journal.add
 
     def full(self: Journal, line: dict) -> None:
-        if len(self.runs) > 9:
+        if len(self.lines) > 9:
             raise OSError(errno.ENOSPC, "No space left on device")
         add(self, line)
 
