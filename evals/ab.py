@@ -32,12 +32,15 @@ ROOT = Path(__file__).resolve().parent.parent
 if __name__ == "__main__":
     sys.path[0] = str(ROOT)
 
-from evals import arms, cli, cooling, machine, sensors, stats  # noqa: E402
+from evals import arms, cli, cooling, machine, sensors, stats, witness  # noqa: E402
 from evals.ab_options import CONTROL, arms_of, parse  # noqa: E402
 from evals.arms import Arm, Host  # noqa: E402
 from evals.blocks import Slot, plan  # noqa: E402
 from evals.journal import Journal  # noqa: E402
 from series.errors import Exit, SeriesError  # noqa: E402
+
+Hosted = Callable[[Sequence[Arm]], Host]
+"""Makes what can be every arm."""
 
 
 class NoVerdictError(SeriesError):
@@ -62,9 +65,12 @@ def run_all(
 ) -> None:
     """Runs what is not done yet, in order, and keeps each run when it ends."""
     by_name = {arm.name: arm for arm in found}
-    for number in range(len(journal.lines), len(slots)):
+    left = range(len(witness.timed(journal.lines)), len(slots))
+    if host and left:
+        host.warm()
+    for number in left:
         slot = slots[number]
-        seconds = [run["seconds"] for run in journal.lines]
+        seconds = [run["seconds"] for run in witness.timed(journal.lines)]
         progress(number, len(slots), seconds, slot.arm)
         time.sleep(args.pause)
         if args.cool is not None:
@@ -86,6 +92,31 @@ def run_all(
                 "after": sensor.read().as_dict() if sensor.read else None,
             }
         )
+
+
+def measure(
+    found: Sequence[Arm],
+    slots: Sequence[Slot],
+    journal: Journal,
+    sensor: sensors.Sensor,
+    args: argparse.Namespace,
+    hosted: Hosted | None,
+) -> None:
+    """Runs and asks what is not done yet; starts nothing where nothing is left."""
+    if hosted is None:
+        run_all(found, slots, journal, sensor, args)
+    elif len(journal.lines) < len(slots) + len(found):
+        host = hosted(found)
+        run_all(found, slots, journal, sensor, args, host)
+        witness.ask(found, journal, host)
+
+
+def kept(found: Sequence[Arm], slots: Sequence[Slot], journal: Journal) -> str:
+    """What is left of a comparison that was cut off, and how to go on."""
+    said = f"{len(witness.timed(journal.lines))} of {len(slots)} runs"
+    if known := witness.told(journal.lines):
+        said += f" and the calls of {len(known)} of {len(found)} arms"
+    return f"{said} are kept in {journal.path}; --resume goes on"
 
 
 def comparisons(
@@ -187,7 +218,7 @@ def show(
 def main(
     argv: Sequence[str],
     command: Sequence[str] = (),
-    hosted: Callable[[Sequence[Arm]], Host] | None = None,
+    hosted: Hosted | None = None,
 ) -> int:
     """Runs the comparison; returns its exit code.
 
@@ -212,14 +243,13 @@ def main(
     if sensor.read is None:
         print(f"no temperature sensor ({sensor.source})", file=sys.stderr)
     try:
-        host = hosted(found) if hosted else None
-        run_all(found, slots, journal, sensor, args, host)
-        problems = arms.add_witness(found, journal.lines, host) if host else []
+        measure(found, slots, journal, sensor, args, hosted)
     except (KeyboardInterrupt, SeriesError):
-        kept = f"{len(journal.lines)} of {len(slots)} runs are kept in {journal.path}"
-        print(f"{kept}; --resume goes on", file=sys.stderr)
+        print(kept(found, slots, journal), file=sys.stderr)
         raise
-    runs = journal.lines
+    runs = witness.timed(journal.lines)
+    known = witness.told(journal.lines)
+    problems = witness.add(found, runs, known) if hosted else []
     result = comparisons(runs, slots, args)
     show(result, runs)
     problems += judge(result, args.unchanged, args.margin)

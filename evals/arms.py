@@ -62,11 +62,14 @@ class Outcome:
 class Host(Protocol):
     """What can be every arm in turn, so that runs need no process of their own."""
 
+    def warm(self) -> None:
+        """Makes every arm ready to be timed; not called where no run is left."""
+
     def run(self, arm: Arm) -> Outcome:
         """Measures an arm once; calls may be left out."""
 
     def witness(self, arm: Arm) -> Outcome:
-        """What an arm calls; asked for once, after all runs."""
+        """What an arm calls; asked for after all runs, whether warm or not."""
 
 
 def parse(text: str, name: str) -> Outcome:
@@ -134,28 +137,6 @@ def require_claims(arm: Arm, outcome: Outcome) -> None:
                 f"{arm.name} called {name} {calls[name]:g} times, it claims none: the "
                 "comparison is void."
             )
-
-
-def add_witness(
-    found: Sequence[Arm], runs: Sequence[dict[str, Any]], host: Host
-) -> list[str]:
-    """Asks what every arm calls, and puts it beside its runs.
-
-    Returns:
-        How arms did not run what they claim; the runs are kept all the same.
-    """
-    problems = []
-    for arm in found:
-        outcome = host.witness(arm)
-        try:
-            require_claims(arm, outcome)
-        except VoidError as error:
-            problems.append(error.what.removesuffix("."))
-        own = [run for run in runs if run["arm"] == arm.name]
-        own[0]["notes"] = own[0]["notes"] | outcome.notes
-        for run in own:
-            run["calls"] = outcome.calls
-    return problems
 
 
 def run(arm: Arm, number: int, timeout_s: float | None = None) -> Outcome:

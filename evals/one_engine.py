@@ -62,7 +62,7 @@ class OneEngine:
     def __init__(
         self, workload: Gdn | Gate, kinds: Mapping[str, str], tree: Path
     ) -> None:
-        """Compiles what each arm runs.
+        """Takes an engine that has started.
 
         Args:
             workload: Its engine was started as the first arm.
@@ -74,6 +74,9 @@ class OneEngine:
         self.layers = [
             *self.runner.vllm_config.compilation_config.static_forward_context.values()
         ]
+
+    def warm(self) -> None:
+        """Compiles what each arm runs."""
         for name in self.kinds:
             print(f"warming up {name}", flush=True)
             self.switch(name)

@@ -172,6 +172,12 @@ def test_an_interrupt_keeps_what_is_done_and_resume_goes_on(tmp_path: Path) -> N
     values = [run["values"]["value"] for run in found["runs"]]
     assert values == [1.0 + number / 1e4 for number in range(8)]
 
+    for path in seen.iterdir():
+        path.unlink()
+    assert run(out, *words, "--resume").returncode == Exit.DONE
+    assert not list(seen.iterdir())
+    assert report(out)["compared"] == found["compared"]
+
 
 def test_a_failing_arm_is_named_with_its_last_words(tmp_path: Path) -> None:
     bad = f"'{sys.executable}' -c 'import sys; sys.exit(\"no memory left\")'"

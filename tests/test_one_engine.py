@@ -2,6 +2,7 @@
 """Switching one engine between arms, on a stand-in that keeps graphs as vLLM does."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ from evals.vllm_tree import TreeError
 from .test_decode import put
 
 COST = {"unfused": 10.0, "port": 8.0, "cuda_op": 9.0}
+WORDS = ["gdn", "--arms", "unfused,port", "--requests", "1", "--one-process"]
 
 
 class Layer:
@@ -140,8 +142,46 @@ def made() -> OneEngine:
     return OneEngine(Workload(None, Path()), kinds, Path())  # type: ignore[arg-type]
 
 
+def words(out: Path) -> list[str]:
+    return [*WORDS, "--out", str(out), "--", "--blocks", "2"]
+
+
+def outcome(out: Path) -> dict:
+    """A report without what is of one call of the command."""
+    report = json.loads((out / "ab.json").read_text())
+    for run in report["runs"]:
+        del run["seconds"]
+    return {key: report[key] for key in report.keys() - {"date", "command"}}
+
+
+def lines(out: Path) -> list[str]:
+    return (out / "runs.jsonl").read_text().splitlines()
+
+
+def cut(monkeypatch: pytest.MonkeyPatch, name: str, after: int) -> Callable[[], None]:
+    """Interrupts a method once it was called so often; returns what ends that."""
+    real, left = getattr(Workload, name), [after]
+
+    def cut_off(self: Workload) -> Any:
+        if not left[0]:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        return real(self)
+
+    monkeypatch.setattr(Workload, name, cut_off)
+    return lambda: monkeypatch.setattr(Workload, name, real)
+
+
+def forbid(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError(f"{name} is not needed")
+
+    monkeypatch.setattr(Workload, name, refuse)
+
+
 def test_every_run_has_graphs_of_its_own_and_the_drafts_keep_theirs() -> None:
     one = made()
+    one.warm()
     runner = one.runner
     assert one.workload.ran == ["unfused", "port", "unfused"]  # type: ignore[union-attr]
     for name, kernel in (("port", "port"), ("control", "unfused"), ("port", "port")):
@@ -183,8 +223,8 @@ def test_an_engine_that_keeps_its_graphs_elsewhere_is_refused() -> None:
 
 
 def test_a_comparison_in_one_process(tmp_path: Path) -> None:
-    words = ["gdn", "--requests", "1", "--one-process", "--out", str(tmp_path)]
-    assert decode.main([*words, "--", "--blocks", "2"]) == 0
+    asked = ["gdn", "--requests", "1", "--one-process", "--out", str(tmp_path)]
+    assert decode.main([*asked, "--", "--blocks", "2"]) == 0
     report = json.loads((tmp_path / "ab.json").read_text())
     assert report["plan"]["one_process"] is True
     assert report["void"] == []
@@ -213,43 +253,102 @@ def test_an_arm_that_ran_something_else_voids_it(
         return {**dict.fromkeys(kinds.CALLS, 0.0), "gdn_unfused": 30.0}, {}
 
     monkeypatch.setattr(Workload, "witness", lie)
-    words = ["gdn", "--arms", "unfused,port", "--requests", "1", "--one-process"]
     with pytest.raises(ab.NoVerdictError, match="port never called gdn_port"):
-        decode.main([*words, "--out", str(tmp_path), "--", "--blocks", "2"])
+        decode.main(words(tmp_path))
     report = json.loads((tmp_path / "ab.json").read_text())
     assert len(report["runs"]) == 12
     (problem,) = report["void"]
     assert problem.startswith("port never called gdn_port (calls: ")
     assert "gdn_unfused 30" in problem
+    (tmp_path / "ab.json").unlink()
+    forbid(monkeypatch, "__init__")
+    with pytest.raises(ab.NoVerdictError, match="port never called gdn_port"):
+        decode.main([*words(tmp_path), "--resume"])
+    assert outcome(tmp_path)["void"] == [problem]
 
 
 def test_an_interrupted_comparison_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ["gdn", "--arms", "unfused,port", "--requests", "1", "--one-process"]
-    words += ["--out", str(tmp_path), "--", "--blocks", "2"]
-    real, left = Workload.measure, [5]
-
-    def measure(self: Workload) -> tuple[dict, dict]:
-        if not left[0]:
-            raise KeyboardInterrupt
-        left[0] -= 1
-        return real(self)
-
-    monkeypatch.setattr(Workload, "measure", measure)
+    again = cut(monkeypatch, "warm", 2)
     with pytest.raises(KeyboardInterrupt):
-        decode.main(words)
-    assert len((tmp_path / "runs.jsonl").read_text().splitlines()) == 1 + 5
-    monkeypatch.setattr(Workload, "measure", real)
-    assert decode.main([*words, "--resume"]) == 0
+        decode.main(words(tmp_path))
+    assert f"0 of 12 runs are kept in {tmp_path}" in capsys.readouterr().err
+    again()
+    again = cut(monkeypatch, "measure", 5)
+    with pytest.raises(KeyboardInterrupt):
+        decode.main([*words(tmp_path), "--resume"])
+    assert len(lines(tmp_path)) == 1 + 5
+    assert f"5 of 12 runs are kept in {tmp_path}" in capsys.readouterr().err
+    again()
+    assert decode.main([*words(tmp_path), "--resume"]) == 0
+    assert "warming up port" in capsys.readouterr().out
     assert len(json.loads((tmp_path / "ab.json").read_text())["runs"]) == 12
     assert ab.parse([]).resume is False
+
+
+def test_what_arms_call_is_kept_at_once_and_not_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    at_once, out = tmp_path / "at once", tmp_path / "cut"
+    assert decode.main(words(at_once)) == 0
+    again = cut(monkeypatch, "witness", 2)
+    with pytest.raises(KeyboardInterrupt):
+        decode.main(words(out))
+    said = capsys.readouterr().err
+    assert "counting what control calls, 3 of 3" in said
+    kept = "12 of 12 runs and the calls of 2 of 3 arms are kept in"
+    assert f"{kept} {out / 'runs.jsonl'}; --resume goes on" in said
+    assert len(lines(out)) == 1 + 12 + 2
+    again()
+    forbid(monkeypatch, "measure")
+    assert decode.main([*words(out), "--resume"]) == 0
+    told = capsys.readouterr()
+    assert [line for line in told.err.splitlines() if "counting" in line] == [
+        "counting what control calls, 3 of 3"
+    ]
+    assert "warming up" not in told.out
+    assert outcome(out) == outcome(at_once)
+
+
+def test_a_journal_of_runs_alone_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As journals were before they kept what arms call."""
+    assert decode.main(words(tmp_path)) == 0
+    before = outcome(tmp_path)
+    runs = "".join(f"{line}\n" for line in lines(tmp_path)[: 1 + 12])
+    assert "witness" not in runs
+    (tmp_path / "runs.jsonl").write_text(runs)
+    (tmp_path / "ab.json").unlink()
+    capsys.readouterr()
+    forbid(monkeypatch, "measure")
+    assert decode.main([*words(tmp_path), "--resume"]) == 0
+    assert "warming up" not in capsys.readouterr().out
+    assert outcome(tmp_path) == before
+
+
+def test_nothing_is_started_where_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert decode.main(words(tmp_path)) == 0
+    before = outcome(tmp_path)
+    (tmp_path / "ab.json").unlink()
+    monkeypatch.setattr(decode, "one_engine_of", lambda _: pytest.fail("started"))
+    assert decode.main([*words(tmp_path), "--resume"]) == 0
+    assert outcome(tmp_path) == before
+
+
+def test_no_arm_is_asked_what_it_calls_before_the_last_run(tmp_path: Path) -> None:
+    """A profiler that ran slows down what follows."""
+    assert decode.main(words(tmp_path)) == 0
+    kept = [json.loads(line) for line in lines(tmp_path)]
+    assert ["values" in line for line in kept[1:]] == [True] * 12 + [False] * 3
 
 
 def test_a_step_that_takes_no_time_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(COST, "port", -0.1)
-    words = ["gdn", "--arms", "unfused,port", "--requests", "1", "--one-process"]
     with pytest.raises(ArmError, match="port measured"):
-        decode.main([*words, "--out", str(tmp_path), "--", "--blocks", "2"])
+        decode.main(words(tmp_path))
