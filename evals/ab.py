@@ -22,8 +22,7 @@ codes: 0 verdicts reached, 1 void, refused or a control that differs, 130 interr
 
 import argparse
 import sys
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -32,91 +31,15 @@ ROOT = Path(__file__).resolve().parent.parent
 if __name__ == "__main__":
     sys.path[0] = str(ROOT)
 
-from evals import arms, cli, cooling, machine, sensors, stats, witness  # noqa: E402
+from evals import ab_runs, arms, cli, machine, sensors, stats, witness  # noqa: E402
 from evals.ab_options import CONTROL, arms_of, parse  # noqa: E402
-from evals.arms import Arm, Host  # noqa: E402
 from evals.blocks import Slot, plan  # noqa: E402
 from evals.journal import Journal  # noqa: E402
 from series.errors import Exit, SeriesError  # noqa: E402
 
-Hosted = Callable[[Sequence[Arm]], Host]
-"""Makes what can be every arm."""
-
 
 class NoVerdictError(SeriesError):
     """The comparison ended without a verdict that counts."""
-
-
-def progress(done: int, total: int, seconds: Sequence[float], name: str) -> None:
-    """Says which run begins, and how long the rest will take."""
-    left = ""
-    if seconds:
-        left = f", about {median(seconds) * (total - done) / 60:.1f} min left"
-    print(f"run {done + 1} of {total}: {name}{left}", file=sys.stderr, flush=True)
-
-
-def run_all(
-    found: Sequence[Arm],
-    slots: Sequence[Slot],
-    journal: Journal,
-    sensor: sensors.Sensor,
-    args: argparse.Namespace,
-    host: Host | None = None,
-) -> None:
-    """Runs what is not done yet, in order, and keeps each run when it ends."""
-    by_name = {arm.name: arm for arm in found}
-    left = range(len(witness.timed(journal.lines)), len(slots))
-    if host and left:
-        host.warm()
-    for number in left:
-        slot = slots[number]
-        seconds = [run["seconds"] for run in witness.timed(journal.lines)]
-        progress(number, len(slots), seconds, slot.arm)
-        time.sleep(args.pause)
-        if args.cool is not None:
-            before = cooling.cool_down(sensor, args.cool, args.patience)
-        else:
-            before = sensor.read().as_dict() if sensor.read else None
-        start = time.monotonic()
-        arm = by_name[slot.arm]
-        outcome = host.run(arm) if host else arms.run(arm, number, args.timeout)
-        journal.add(
-            {
-                "arm": slot.arm,
-                "values": outcome.values,
-                "calls": outcome.calls,
-                "notes": outcome.notes,
-                "facts": outcome.facts,
-                "seconds": time.monotonic() - start,
-                "before": before,
-                "after": sensor.read().as_dict() if sensor.read else None,
-            }
-        )
-
-
-def measure(
-    found: Sequence[Arm],
-    slots: Sequence[Slot],
-    journal: Journal,
-    sensor: sensors.Sensor,
-    args: argparse.Namespace,
-    hosted: Hosted | None,
-) -> None:
-    """Runs and asks what is not done yet; starts nothing where nothing is left."""
-    if hosted is None:
-        run_all(found, slots, journal, sensor, args)
-    elif len(journal.lines) < len(slots) + len(found):
-        host = hosted(found)
-        run_all(found, slots, journal, sensor, args, host)
-        witness.ask(found, journal, host)
-
-
-def kept(found: Sequence[Arm], slots: Sequence[Slot], journal: Journal) -> str:
-    """What is left of a comparison that was cut off, and how to go on."""
-    said = f"{len(witness.timed(journal.lines))} of {len(slots)} runs"
-    if known := witness.told(journal.lines):
-        said += f" and the calls of {len(known)} of {len(found)} arms"
-    return f"{said} are kept in {journal.path}; --resume goes on"
 
 
 def comparisons(
@@ -218,7 +141,7 @@ def show(
 def main(
     argv: Sequence[str],
     command: Sequence[str] = (),
-    hosted: Hosted | None = None,
+    hosted: ab_runs.Hosted | None = None,
 ) -> int:
     """Runs the comparison; returns its exit code.
 
@@ -243,9 +166,9 @@ def main(
     if sensor.read is None:
         print(f"no temperature sensor ({sensor.source})", file=sys.stderr)
     try:
-        measure(found, slots, journal, sensor, args, hosted)
+        ab_runs.measure(found, slots, journal, sensor, args, hosted)
     except (KeyboardInterrupt, SeriesError):
-        print(kept(found, slots, journal), file=sys.stderr)
+        print(ab_runs.kept(found, slots, journal), file=sys.stderr)
         raise
     runs = witness.timed(journal.lines)
     known = witness.told(journal.lines)
