@@ -21,6 +21,7 @@ codes: 0 verdicts reached, 1 void, refused or a control that differs, 130 interr
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -138,6 +139,19 @@ def show(
     cli.show(f"{len(runs)} runs", columns, lines)
 
 
+def wherever_it_lies(plan: dict[str, Any]) -> dict[str, Any]:
+    """A plan without the files that start its arms.
+
+    One process that is every arm starts none of them, and the machine that judges what
+    is kept may have them elsewhere than the one that measured it.
+    """
+    own = {
+        name: [word for word in words if not os.path.isabs(word)]
+        for name, words in plan.get("arms", {}).items()
+    }
+    return {**plan, "arms": own}
+
+
 def main(
     argv: Sequence[str],
     command: Sequence[str] = (),
@@ -160,8 +174,12 @@ def main(
         "seed": args.seed,
         "one_process": hosted is not None,
     }
-    start = Journal.resume if args.resume else Journal.start
-    journal = start(args.out / "runs.jsonl", described)
+    path = args.out / "runs.jsonl"
+    if args.resume:
+        counts = wherever_it_lies if hosted else dict
+        journal = Journal.resume(path, described, counts)
+    else:
+        journal = Journal.start(path, described)
     sensor = sensors.find_sensor()
     if sensor.read is None:
         print(f"no temperature sensor ({sensor.source})", file=sys.stderr)
@@ -176,13 +194,15 @@ def main(
     result = comparisons(runs, slots, args)
     show(result, runs)
     problems += judge(result, args.unchanged, args.margin)
+    facts = same_facts(runs)
     report = {
         "bench": "ab",
         "command": list(command) or ["evals.ab", *argv],
         "date": machine.now(),
-        **same_facts(runs),
-        "plan": described,
-        "sensor": sensor.source,
+        **facts,
+        "plan": journal.plan,
+        # Of the machine that measured, which may not be the one that judges.
+        "sensor": facts["machine"].get("sensor", sensor.source),
         "runs": [{k: v for k, v in run.items() if k != "facts"} for run in runs],
         "compared": {
             metric: {name: one.as_dict() for name, one in by_arm.items()}

@@ -9,9 +9,10 @@ without speculation, with the series' gate kernel forced on and off; the time to
 first token is the negative control, for no gate sees one token in a prefill. Weights
 are dummies at a real model's shape. Each run is a process of its own, or, with
 --one-process, all of them are turns of one engine whose decode graphs are exchanged;
-kernel counts from the profiler prove which arm it was. What follows -- goes to
-evals.ab, such as --blocks 2, --cool 45 or --resume. Needs a GPU and the release's
-compiled extensions.
+kernel counts from the profiler prove which arm it was. One process takes them after the
+last run and keeps each arm's at once. What follows -- goes to evals.ab, such as
+--blocks 2, --cool 45 or --resume. Needs a GPU and the release's compiled extensions,
+but not for the verdicts of what --resume finds done.
 """
 
 import argparse

@@ -157,6 +157,8 @@ def test_an_interrupt_keeps_what_is_done_and_resume_goes_on(tmp_path: Path) -> N
     assert "--resume" in again.stderr
     other = run(out, *words[:-2], "5", "--no-control", "--resume")
     assert "another blocks" in other.stderr
+    moved = [word.replace(str(seen), str(tmp_path / "other")) for word in words]
+    assert "another arms" in run(out, *moved, "--resume").stderr
 
     for number in "012":
         (seen / number).unlink()

@@ -13,6 +13,7 @@ pytest.importorskip("scipy", reason="the statistics need requirements/evals.txt"
 
 from evals import ab, decode, engine, kinds, one_engine, seams
 from evals.arms import ArmError
+from evals.journal import JournalError
 from evals.one_engine import EngineError, OneEngine
 from evals.vllm_tree import TreeError
 
@@ -337,6 +338,23 @@ def test_nothing_is_started_where_nothing_is_left(
     monkeypatch.setattr(decode, "one_engine_of", lambda _: pytest.fail("started"))
     assert decode.main([*words(tmp_path), "--resume"]) == 0
     assert outcome(tmp_path) == before
+
+
+def test_another_machine_judges_what_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = {"device": "none", "sensor": "nvidia-ml-py"}
+    monkeypatch.setattr(one_engine.machine, "gpu_facts", lambda _: facts)
+    assert decode.main(words(tmp_path)) == 0
+    before = outcome(tmp_path)
+    assert before["sensor"] == "nvidia-ml-py"
+    monkeypatch.setattr(decode, "one_engine_of", lambda _: pytest.fail("started"))
+    monkeypatch.setattr(decode.sys, "executable", "/elsewhere/python")
+    monkeypatch.setattr(decode, "ARM_SCRIPT", Path("/elsewhere/decode_arm.py"))
+    assert decode.main([*words(tmp_path), "--resume"]) == 0
+    assert outcome(tmp_path) == before
+    with pytest.raises(JournalError, match="begun with another arms"):
+        decode.main([*WORDS, "--layers", "4", *words(tmp_path)[6:], "--resume"])
 
 
 def test_no_arm_is_asked_what_it_calls_before_the_last_run(tmp_path: Path) -> None:
