@@ -77,22 +77,6 @@ def comparisons(
     return result
 
 
-def same_facts(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What the arms said of the machine and the files.
-
-    Raises:
-        VoidError: The machine changed under way.
-    """
-    facts: dict[str, Any] = {"machine": {}, "sources": {}}
-    for number, run in enumerate(runs):
-        said = run["facts"].get("machine", {})
-        if facts["machine"] and said and said != facts["machine"]:
-            raise arms.VoidError(f"run {number} was on another machine than the first.")
-        facts["machine"] = facts["machine"] or said
-        facts["sources"] |= run["facts"].get("sources", {})
-    return facts
-
-
 def judge(
     result: Mapping[str, Mapping[str, stats.Comparison]],
     unchanged: Sequence[str],
@@ -194,7 +178,7 @@ def main(
     result = comparisons(runs, slots, args)
     show(result, runs)
     problems += judge(result, args.unchanged, args.margin)
-    facts = same_facts(runs)
+    facts = witness.same_facts(journal.lines)
     report = {
         "bench": "ab",
         "command": list(command) or ["evals.ab", *argv],

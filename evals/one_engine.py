@@ -94,17 +94,20 @@ class OneEngine:
         values, notes = self.workload.measure()
         if min(values.values()) <= 0:
             raise ArmError(f"{arm.name} measured {values!r}: more tokens are needed.")
-        facts = {
-            "machine": machine.gpu_facts(sensors.find_sensor()),
-            "sources": machine.blobs(self.tree, self.workload.files),
-        }
-        return Outcome(values, {}, facts, notes)
+        return Outcome(values, {}, self.facts(), notes)
 
     def witness(self, arm: Arm) -> Outcome:
         """What an arm calls in a step; after all timing."""
         self.switch(arm.name)
         calls, notes = self.workload.witness()
-        return Outcome({}, calls, {}, notes)
+        return Outcome({}, calls, self.facts(), notes)
+
+    def facts(self) -> dict[str, Any]:
+        """Where this is, and what is measured."""
+        return {
+            "machine": machine.gpu_facts(sensors.find_sensor()),
+            "sources": machine.blobs(self.tree, self.workload.files),
+        }
 
 
 def start(

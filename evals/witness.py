@@ -23,10 +23,34 @@ def timed(lines: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 def told(lines: Iterable[Mapping[str, Any]]) -> dict[str, Outcome]:
     """What arms are known to call, by their names, from a journal's lines."""
     return {
-        line[_KEY]: Outcome({}, line["calls"], {}, line["notes"])
+        line[_KEY]: Outcome({}, line["calls"], line["facts"], line["notes"])
         for line in lines
         if _KEY in line
     }
+
+
+def same_facts(lines: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """What the arms said of the machine and the files, from a journal's lines.
+
+    Raises:
+        VoidError: The machine or the files of an arm changed under way.
+    """
+    machine: dict[str, Any] = {}
+    sources: dict[str, dict[str, str]] = {}
+    for number, line in enumerate(lines):
+        arm = line.get(_KEY, line.get("arm"))
+        what = f"what {arm} calls was counted" if _KEY in line else f"run {number} was"
+        said = line["facts"].get("machine", {})
+        if machine and said and said != machine:
+            raise VoidError(f"{what} on another machine than the first run.")
+        machine = machine or said
+        files = line["facts"].get("sources", {})
+        if files != sources.setdefault(arm, files):
+            raise VoidError(f"{what} with other files than the first run of {arm}.")
+    merged: dict[str, str] = {}
+    for files in sources.values():
+        merged |= files
+    return {"machine": machine, "sources": merged}
 
 
 def ask(found: Sequence[Arm], journal: Journal, host: Host) -> None:
@@ -37,8 +61,14 @@ def ask(found: Sequence[Arm], journal: Journal, host: Host) -> None:
             continue
         to_stderr(f"counting what {arm.name} calls, {number} of {len(found)}")
         outcome = host.witness(arm)
-        line = {_KEY: arm.name, "calls": outcome.calls, "notes": outcome.notes}
-        journal.add(line)
+        journal.add(
+            {
+                _KEY: arm.name,
+                "calls": outcome.calls,
+                "notes": outcome.notes,
+                "facts": outcome.facts,
+            }
+        )
 
 
 def add(

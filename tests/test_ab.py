@@ -272,13 +272,6 @@ def test_runs_that_measured_something_else_are_refused() -> None:
         ab.comparisons(runs, plan(["a", "b"], 1), ab.parse([]))
 
 
-def test_a_machine_that_changed_voids() -> None:
-    runs = [{"facts": {"machine": {"device": name}}} for name in ("x", "x", "y")]
-    assert ab.same_facts(runs[:2])["machine"] == {"device": "x"}
-    with pytest.raises(arms.VoidError, match="run 2"):
-        ab.same_facts(runs)
-
-
 def test_cooling_waits_and_gives_up() -> None:
     heats = iter([80.0, 60.0, 45.0])
     waits: list[float] = []
