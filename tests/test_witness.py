@@ -23,7 +23,7 @@ def test_facts_of_runs_and_counts_are_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "last,named",
+    ("last", "named"),
     [
         (line("on", device="y"), "run 2 was on another machine"),
         (line("on", device="y", key="witness"), "what on calls was .* another machine"),
