@@ -20,6 +20,8 @@ def times(data: dict[str, Any]) -> View:
     arms = list(
         dict.fromkeys(n for row in data["cases"] for n in row["cold"]["samples"])
     )
+    # Samples are in the order of the first block, which has it in the middle.
+    arms.sort(key="control".__eq__)
     various = len({row["tokens"] for row in data["cases"]}) > 1
 
     def tokens(row: dict[str, Any]) -> list[str]:

@@ -187,6 +187,16 @@ def test_a_grid_is_told_in_sum() -> None:
     assert not views_gdn.grid(one["data"])[2]
 
 
+def test_the_control_is_the_last_of_the_arms() -> None:
+    data = gdn_record()["data"]
+    arms = dict.fromkeys(("unfused", "port", "merged"), 8.0) | {"control": 7.0}
+    data["cases"] = [data["cases"][0] | {"warm": timed(arms), "cold": timed(arms)}]
+    assert [*data["cases"][0]["cold"]["samples"]][-1] != "control"
+    _, columns, rows = views_gdn.times(data)
+    assert columns[3:] == ["unfused", "port", "merged", "control", "floor"]
+    assert rows[0][-2] == "7.0 / 7.0"
+
+
 def test_steps_stand_beside_what_the_kernels_foretell() -> None:
     values = {"unfused": 10.0, "port": 9.4, "control": 10.0}
     calls = {"gdn_unfused": 0.0, "gdn_port": 30.0}
