@@ -43,6 +43,7 @@ VIEWS: dict[str, dict[str, Callable[[dict[str, Any]], View]]] = {
     "gdn": {
         "": views_gdn.times,
         "grid": views_gdn.grid,
+        "goals": views_gdn.goals,
         "verdicts": views_gdn.verdicts,
         "sweep": views_gdn.sweep,
         "launches": views_gdn.launches,

@@ -6,6 +6,17 @@ from typing import Any
 
 from evals.views_ab import View, level, told
 
+GOALS = {
+    1: ("merged", 0.50),
+    8: ("cuda_op", 0.90),
+    32: ("cuda_op", 0.89),
+    128: ("cuda_op", 0.92),
+}
+"""What patch 0005 set out for, by requests: its time over another arm's, at most."""
+FLOOR_GOALS = {32: 1.14, 128: 1.10}
+"""The same over the memory floor, with FP32 states."""
+GOAL_BANDWIDTH = 4.3e12
+"""Bytes a second at which FLOOR_GOALS take the floor."""
 MANY = 40
 """Cases from which on a record is shown in sum."""
 
@@ -71,6 +82,37 @@ def grid(data: dict[str, Any]) -> View:
         where = f"{worst['shape']}, {worst['requests']}"
         lines.append([arm, state, str(tokens), str(len(found)), *shown, where])
     return f"GDN decode, time over that of {base}, warm and cold", columns, lines
+
+
+def goals(data: dict[str, Any]) -> View:
+    """0005's times over what it set out to stay within, warm / cold."""
+    lines: dict[tuple[int, str], dict[str, str]] = {}
+
+    def hold(row: dict[str, Any], what: str, most: float, against: float = 0.0) -> None:
+        cells = []
+        for kind in ("warm", "cold"):
+            times = {n: median(v) for n, v in row[kind]["samples"].items()}
+            ratio = times["rowwise"] / (against or times[what])
+            cells.append(f"{ratio:.3f}{' missed' if ratio > most else ''}")
+        line = lines.setdefault((row["requests"], f"{most:.2f} of {what}"), {})
+        line[f"{row['shape']} {row['state']}"] = " / ".join(cells)
+
+    for row in data["cases"]:
+        number, there = row["requests"], row["cold"]["samples"]
+        name, most = GOALS.get(number, ("", 0.0))
+        if row["tokens"] != 4 or not {name, "rowwise"} <= there.keys():
+            continue
+        hold(row, name, most)
+        if row["state"] == "fp32" and number in FLOOR_GOALS:
+            floor_us = 1e6 * row["floor_bytes"] / GOAL_BANDWIDTH
+            hold(row, "the floor", FLOOR_GOALS[number], floor_us)
+    points = list(dict.fromkeys(point for line in lines.values() for point in line))
+    rows = [
+        [str(number), goal, *(cells.get(point, "") for point in points)]
+        for (number, goal), cells in sorted(lines.items())
+    ]
+    title = "GDN decode against what 0005 set out for"
+    return title, ["requests", "at most", *points], rows
 
 
 def verdicts(data: dict[str, Any]) -> View:

@@ -187,6 +187,25 @@ def test_a_grid_is_told_in_sum() -> None:
     assert not views_gdn.grid(one["data"])[2]
 
 
+def test_goals_are_held_against_the_medians() -> None:
+    data = gdn_record()["data"]
+    assert not views_gdn.goals(data)[2]
+    fast = {"unfused": 40.0, "rowwise": 5.0, "merged": 10.0, "cuda_op": 6.0}
+    first, large = data["cases"][0], data["cases"][1] | {"requests": 128}
+    data["cases"] = [
+        first | {"warm": timed(fast | {"merged": 9.9}), "cold": timed(fast)},
+        # A floor of 5 / 1.11 us.
+        large | {"warm": timed(fast), "cold": timed(fast), "floor_bytes": 19.37e6},
+    ]
+    _, columns, rows = views_gdn.goals(data)
+    assert columns == ["requests", "at most", "16x32 fp32"]
+    assert rows == [
+        ["1", "0.50 of merged", "0.505 missed / 0.500"],
+        ["128", "0.92 of cuda_op", "0.833 / 0.833"],
+        ["128", "1.10 of the floor", "1.110 missed / 1.110 missed"],
+    ]
+
+
 def test_the_control_is_the_last_of_the_arms() -> None:
     data = gdn_record()["data"]
     arms = dict.fromkeys(("unfused", "port", "merged"), 8.0) | {"control": 7.0}
