@@ -21,9 +21,9 @@ codes: 0 verdicts reached, 1 void, refused or a control that differs, 130 interr
 """
 
 import argparse
-import os
 import sys
 from collections.abc import Mapping, Sequence
+from os.path import isabs
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -123,19 +123,6 @@ def show(
     cli.show(f"{len(runs)} runs", columns, lines)
 
 
-def wherever_it_lies(plan: dict[str, Any]) -> dict[str, Any]:
-    """A plan without the files that start its arms.
-
-    One process that is every arm starts none of them, and the machine that judges what
-    is kept may have them elsewhere than the one that measured it.
-    """
-    own = {
-        name: [word for word in words if not os.path.isabs(word)]
-        for name, words in plan.get("arms", {}).items()
-    }
-    return {**plan, "arms": own}
-
-
 def main(
     argv: Sequence[str],
     command: Sequence[str] = (),
@@ -152,18 +139,19 @@ def main(
     found = arms_of(args)
     slots = plan([arm.name for arm in found], args.blocks, args.order, args.seed)
     described = {
-        "arms": {arm.name: list(arm.command) for arm in found},
+        # One process that is every arm starts none of these files, and the machine
+        # that judges what is kept may have them elsewhere.
+        "arms": {
+            arm.name: [word for word in arm.command if not (hosted and isabs(word))]
+            for arm in found
+        },
         "blocks": args.blocks,
         "order": args.order,
         "seed": args.seed,
         "one_process": hosted is not None,
     }
-    path = args.out / "runs.jsonl"
-    if args.resume:
-        counts = wherever_it_lies if hosted else dict
-        journal = Journal.resume(path, described, counts)
-    else:
-        journal = Journal.start(path, described)
+    start = Journal.resume if args.resume else Journal.start
+    journal = start(args.out / "runs.jsonl", described)
     sensor = sensors.find_sensor()
     if sensor.read is None:
         print(f"no temperature sensor ({sensor.source})", file=sys.stderr)
@@ -172,19 +160,19 @@ def main(
     except (KeyboardInterrupt, SeriesError):
         print(ab_runs.kept(found, slots, journal), file=sys.stderr)
         raise
+    facts = witness.same_facts(journal.lines)
     runs = witness.timed(journal.lines)
     known = witness.told(journal.lines)
     problems = witness.add(found, runs, known) if hosted else []
     result = comparisons(runs, slots, args)
     show(result, runs)
     problems += judge(result, args.unchanged, args.margin)
-    facts = witness.same_facts(journal.lines)
     report = {
         "bench": "ab",
         "command": list(command) or ["evals.ab", *argv],
         "date": machine.now(),
         **facts,
-        "plan": journal.plan,
+        "plan": described,
         # Of the machine that measured, which may not be the one that judges.
         "sensor": facts["machine"].get("sensor", sensor.source),
         "runs": [{k: v for k, v in run.items() if k != "facts"} for run in runs],

@@ -2,7 +2,6 @@
 """Makes the runs of an A/B comparison that are not done yet, and keeps each."""
 
 import argparse
-import sys
 import time
 from collections.abc import Callable, Sequence
 from statistics import median
@@ -10,6 +9,7 @@ from statistics import median
 from evals import arms, cooling, sensors, witness
 from evals.arms import Arm, Host
 from evals.blocks import Slot
+from evals.eval_progress import to_stderr
 from evals.journal import Journal
 
 Hosted = Callable[[Sequence[Arm]], Host]
@@ -21,7 +21,7 @@ def progress(done: int, total: int, seconds: Sequence[float], name: str) -> None
     left = ""
     if seconds:
         left = f", about {median(seconds) * (total - done) / 60:.1f} min left"
-    print(f"run {done + 1} of {total}: {name}{left}", file=sys.stderr, flush=True)
+    to_stderr(f"run {done + 1} of {total}: {name}{left}")
 
 
 def run_all(
@@ -34,12 +34,13 @@ def run_all(
 ) -> None:
     """Runs what is not done yet, in order, and keeps each run when it ends."""
     by_name = {arm.name: arm for arm in found}
-    left = range(len(witness.timed(journal.lines)), len(slots))
+    # What arms call is kept behind the last run: where one is left, all lines are runs.
+    left = range(len(journal.lines), len(slots))
     if host and left:
         host.warm()
     for number in left:
         slot = slots[number]
-        seconds = [run["seconds"] for run in witness.timed(journal.lines)]
+        seconds = [run["seconds"] for run in journal.lines]
         progress(number, len(slots), seconds, slot.arm)
         time.sleep(args.pause)
         if args.cool is not None:

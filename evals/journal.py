@@ -3,7 +3,7 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,10 @@ class Journal:
 
     Attributes:
         path: The file.
-        plan: What is compared and how, as it was when the file was begun.
         lines: What is done, in order.
     """
 
     path: Path
-    plan: dict[str, Any]
     lines: list[dict[str, Any]]
 
     @classmethod
@@ -42,23 +40,13 @@ class Journal:
                 f"{path} holds runs already.", "Go on with --resume, or name --out."
             )
         path.parent.mkdir(parents=True, exist_ok=True)
-        journal = cls(path, dict(plan), [])
-        journal._append({"plan": journal.plan})
+        journal = cls(path, [])
+        journal._append({"plan": dict(plan)})
         return journal
 
     @classmethod
-    def resume(
-        cls,
-        path: Path,
-        plan: Mapping[str, Any],
-        counts: Callable[[dict[str, Any]], dict[str, Any]] = dict,
-    ) -> "Journal":
+    def resume(cls, path: Path, plan: Mapping[str, Any]) -> "Journal":
         """Reads what an interrupted comparison left.
-
-        Args:
-            path: The file.
-            plan: What is compared and how.
-            counts: What of a plan must be as it was; all, if left out.
 
         Raises:
             JournalError: There is nothing, or it is another comparison's.
@@ -71,8 +59,7 @@ class Journal:
         lines = [json.loads(line) for line in whole.splitlines()]
         if not lines or "plan" not in lines[0]:
             raise JournalError(f"{path} is no journal of runs.", "Name another --out.")
-        begun = lines[0]["plan"]
-        then, now = counts(begun), counts(json.loads(json.dumps(dict(plan))))
+        then, now = lines[0]["plan"], json.loads(json.dumps(dict(plan)))
         differ = sorted(
             key for key in now.keys() | then if now.get(key) != then.get(key)
         )
@@ -83,7 +70,7 @@ class Journal:
             )
         if whole != text:
             os.truncate(path, len(whole.encode()))
-        return cls(path, begun, lines[1:])
+        return cls(path, lines[1:])
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Keeps what is done."""

@@ -12,6 +12,7 @@ from evals.arms import Arm, Host, Outcome, VoidError, require_claims
 from evals.eval_progress import to_stderr
 from evals.journal import Journal
 
+AGAIN = "The comparison is void: make it again, in another --out."
 _KEY = "witness"
 
 
@@ -42,11 +43,13 @@ def same_facts(lines: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         what = f"what {arm} calls was counted" if _KEY in line else f"run {number} was"
         said = line["facts"].get("machine", {})
         if machine and said and said != machine:
-            raise VoidError(f"{what} on another machine than the first run.")
+            what += " on another machine than the first run."
+            raise VoidError(what, AGAIN)
         machine = machine or said
         files = line["facts"].get("sources", {})
         if files != sources.setdefault(arm, files):
-            raise VoidError(f"{what} with other files than the first run of {arm}.")
+            what += f" with other files than the first run of {arm}."
+            raise VoidError(what, AGAIN)
     merged: dict[str, str] = {}
     for files in sources.values():
         merged |= files
