@@ -61,7 +61,7 @@ def comparisons(
                 f"first {', '.join(metrics)}."
             )
     base = slots[0].arm
-    names = list(dict.fromkeys(slot.arm for slot in slots))
+    names = sorted(dict.fromkeys(slot.arm for slot in slots), key=CONTROL.__eq__)
     result: dict[str, dict[str, stats.Comparison]] = {}
     for metric in metrics:
         power = -1 if metric in args.higher else 1

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Records of comparisons and of the tiny dot as tables."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
 
@@ -25,6 +25,14 @@ def level(data: dict[str, Any]) -> str:
     return f"95% for all {points} points" if points > 1 else "95%"
 
 
+def control_last(names: Iterable[str]) -> list[str]:
+    """Arms in their order, but the control behind them all.
+
+    The order of runs and samples, which records keep, has it anywhere.
+    """
+    return sorted(names, key="control".__eq__)
+
+
 def both(cells: Sequence[str]) -> str:
     """What is told of warm and cold calls, once where that is the same."""
     return cells[0] if len({*cells}) == 1 else " / ".join(cells)
@@ -37,7 +45,8 @@ def dot_times(data: dict[str, Any]) -> View:
         (row, [row[kind] for kind in ("warm", "cold") if kind in row])
         for row in data["cases"]
     ]
-    arms = list(dict.fromkeys(n for _, kinds in timed for n in kinds[0]["samples"]))
+    every = dict.fromkeys(n for _, kinds in timed for n in kinds[0]["samples"])
+    arms = control_last(every)
 
     def short(kinds: Sequence[dict[str, Any]], arm: str) -> str:
         found = [kind["compared"].get(arm) for kind in kinds]
@@ -65,7 +74,7 @@ def ab_metrics(data: dict[str, Any]) -> View:
     rows = []
     for metric, by_arm in data["compared"].items():
         base = next(iter(by_arm.values()))["base"]
-        for name in (base, *by_arm):
+        for name in (base, *control_last(by_arm)):
             values = [r["values"][metric] for r in data["runs"] if r["arm"] == name]
             ends = f"{min(values):.4g} to {max(values):.4g}"
             cells = [metric, name, str(len(values)), f"{median(values):.4g}", ends]
@@ -151,7 +160,8 @@ def ab_again(kept: dict[str, Any], records: Sequence[dict[str, Any]]) -> View:
     ]
     rows = []
     for metric, by_arm in kept["data"]["compared"].items():
-        for name, one in by_arm.items():
+        for name in control_last(by_arm):
+            one = by_arm[name]
             for other in (found.get(metric, {}).get(name) for found in later):
                 if other is None or None in (one["ratio"], other["ratio"]):
                     continue
@@ -169,8 +179,8 @@ def ab_calls(data: dict[str, Any]) -> View:
         first.setdefault(run["arm"], run["calls"])
     names = list(dict.fromkeys(name for calls in first.values() for name in calls))
     rows = [
-        [arm, *(f"{calls[n]:g}" if n in calls else "" for n in names)]
-        for arm, calls in first.items()
+        [arm, *(f"{first[arm][n]:g}" if n in first[arm] else "" for n in names)]
+        for arm in control_last(first)
     ]
     return "calls of a run by arm", ["arm", *names], rows
 
@@ -181,8 +191,8 @@ def ab_steps(data: dict[str, Any]) -> View:
     for run in data["runs"]:
         first.setdefault(run["arm"], run.get("notes", {}))
     rows, kinds = [], []
-    for arm, notes in first.items():
-        for name, note in notes.items():
+    for arm in control_last(first):
+        for name, note in first[arm].items():
             if not (isinstance(note, dict) and "launches" in note):
                 continue
             kinds = [*note["launches"]]

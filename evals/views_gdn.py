@@ -4,7 +4,7 @@
 from statistics import median
 from typing import Any
 
-from evals.views_ab import View, level, told
+from evals.views_ab import View, control_last, level, told
 
 GOALS = {
     1: ("merged", 0.50),
@@ -28,11 +28,9 @@ def _case(row: dict[str, Any]) -> str:
 
 def times(data: dict[str, Any]) -> View:
     """µs per call of every arm, warm / cold, beside the memory floor."""
-    arms = list(
+    arms = control_last(
         dict.fromkeys(n for row in data["cases"] for n in row["cold"]["samples"])
     )
-    # Samples are in the order of the first block, which has it in the middle.
-    arms.sort(key="control".__eq__)
     various = len({row["tokens"] for row in data["cases"]}) > 1
 
     def tokens(row: dict[str, Any]) -> list[str]:

@@ -216,6 +216,29 @@ def test_the_control_is_the_last_of_the_arms() -> None:
     assert rows[0][-2] == "7.0 / 7.0"
 
 
+def test_the_control_is_the_last_of_a_comparison() -> None:
+    values = {"unfused": 10.0, "control": 10.0, "port": 9.5}
+    first = ab_record()
+    data = first["data"]
+    step = {"step of 1": {"launches": {"GDN": 3}, "device_us": {"GDN": 9.0}}}
+    data["runs"] = [
+        {"arm": arm, "values": {"ms": ms}, "calls": {"port": 1.0}, "notes": step}
+        for arm, ms in values.items()
+    ]
+    data["compared"] = {"ms": timed(values)["compared"]}
+    data["plan"] = {"arms": {name: [name] for name in values}}
+    assert [*data["compared"]["ms"]] == ["control", "port"]
+    later = first | {"date": first["date"] + "1"}
+    tables = [
+        (views_ab.ab_metrics(data), 1),
+        (views_ab.ab_again(first, [first, later]), 1),
+        (views_ab.ab_calls(data), 0),
+        (views_ab.ab_steps(data), 1),
+    ]
+    for (title, _, rows), at in tables:
+        assert [row[at] for row in rows][-2:] == ["port", "control"], title
+
+
 def test_steps_stand_beside_what_the_kernels_foretell() -> None:
     values = {"unfused": 10.0, "port": 9.4, "control": 10.0}
     calls = {"gdn_unfused": 0.0, "gdn_port": 30.0}
