@@ -168,7 +168,7 @@ def ab_again(kept: dict[str, Any], records: Sequence[dict[str, Any]]) -> View:
                 meet = one["low"] <= other["high"] and other["low"] <= one["high"]
                 told_both = [told(one), told(other), "meet" if meet else "apart"]
                 rows.append([metric, name, *told_both])
-    columns = ["metric", "arm", "this run", "the later one", "intervals"]
+    columns = ["metric", "arm", "this record", "a later one", "intervals"]
     return "independent runs of the same comparison", columns, rows
 
 
