@@ -10,6 +10,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from evals.published import DOT_REGISTERS
+from evals.views_ab import control_last
 
 # The Okabe-Ito palette: told apart by most eyes, on white and in grey.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
@@ -145,7 +146,8 @@ def ratios(data: dict[str, Any]) -> Plot:
     lines = [
         (f"{metric}: {name}", one)
         for metric, by_arm in data["compared"].items()
-        for name, one in by_arm.items()
+        for name in control_last(by_arm)
+        for one in [by_arm[name]]
         if one["ratio"] is not None
     ]
     figure = Figure(figsize=(WIDTH_IN, 0.6 + 0.3 * len(lines)), layout="constrained")

@@ -266,6 +266,15 @@ def test_more_can_be_better() -> None:
     assert found.verdict is Verdict.FASTER
 
 
+def test_the_control_is_told_behind_the_arms() -> None:
+    slots = plan(["a", "b", "c", ab.CONTROL], 3)
+    order = list(dict.fromkeys(slot.arm for slot in slots))
+    assert order[-1] != ab.CONTROL
+    runs = [{"arm": slot.arm, "values": {"ms": 1.0}} for slot in slots]
+    found = ab.comparisons(runs, slots, ab.parse([]))["ms"]
+    assert [*found] == [name for name in order[1:] if name != ab.CONTROL] + [ab.CONTROL]
+
+
 def test_runs_that_measured_something_else_are_refused() -> None:
     runs = [{"arm": "a", "values": {"ms": 1.0}}, {"arm": "b", "values": {"s": 1.0}}]
     with pytest.raises(arms.ArmError, match="run 1"):

@@ -237,6 +237,8 @@ def test_the_control_is_the_last_of_a_comparison() -> None:
     ]
     for (title, _, rows), at in tables:
         assert [row[at] for row in rows][-2:] == ["port", "control"], title
+    ((_, drawn),) = plots.plots("ab", data)
+    assert drawn.index("ms: port") < drawn.index("ms: control")
 
 
 def test_steps_stand_beside_what_the_kernels_foretell() -> None:
