@@ -16,8 +16,9 @@ hold an arm to them. "machine", "sources" and "notes" may be told too, and are k
 Arms run in mirrored blocks, so that each is first as often as last, after a cool-down
 where there is a sensor. The first arm runs once more under the name of control: where
 that differs from itself by more than the margin, no other verdict counts. Each finished
-run is kept at once: Ctrl-C loses the running one alone, and --resume goes on. Exit
-codes: 0 verdicts reached, 1 void, refused or a control that differs, 130 interrupted.
+run is kept at once: Ctrl-C loses the running one alone, and --resume, with the same
+words, goes on. Exit codes: 0 verdicts reached, 1 void, refused or a control that
+differs, 130 interrupted.
 """
 
 import argparse
@@ -36,6 +37,7 @@ from evals import ab_runs, arms, cli, machine, sensors, stats, witness  # noqa: 
 from evals.ab_options import CONTROL, arms_of, parse  # noqa: E402
 from evals.blocks import Slot, plan  # noqa: E402
 from evals.journal import Journal  # noqa: E402
+from evals.processes import ended_by_signals  # noqa: E402
 from series.errors import Exit, SeriesError  # noqa: E402
 
 
@@ -51,15 +53,12 @@ def comparisons(
     """Every arm against the first, by metric.
 
     Raises:
-        ArmError: A run has other metrics than the first.
+        ArmError: A run has other metrics than the first, or an option names one that
+            none has.
     """
     metrics = list(runs[0]["values"])
-    for number, run in enumerate(runs):
-        if list(run["values"]) != metrics:
-            raise arms.ArmError(
-                f"run {number} ({run['arm']}) measured {', '.join(run['values'])}, the "
-                f"first {', '.join(metrics)}."
-            )
+    for run in runs:
+        ab_runs.require_metrics(run["values"], runs[0]["values"], args)
     base = slots[0].arm
     names = sorted(dict.fromkeys(slot.arm for slot in slots), key=CONTROL.__eq__)
     result: dict[str, dict[str, stats.Comparison]] = {}
@@ -149,9 +148,40 @@ def main(
         "order": args.order,
         "seed": args.seed,
         "one_process": hosted is not None,
+        # A verdict must not come of what was chosen after the runs were seen.
+        "margin": args.margin,
+        "higher": sorted(args.higher),
+        "unchanged": sorted(args.unchanged),
+        "claims": {arm.name: [list(arm.ran), list(arm.idle)] for arm in found},
     }
-    start = Journal.resume if args.resume else Journal.start
-    journal = start(args.out / "runs.jsonl", described)
+    words = list(command) or ["evals.ab", *argv]
+    with (
+        ended_by_signals(),
+        ab_runs.opened(args.out, described, args.resume) as journal,
+    ):
+        ab_runs.require_runs(journal, found, slots, hosted is not None)
+        # It was made of this journal, and is again.
+        (args.out / "ab.json").unlink(missing_ok=True)
+        report = _compared(args, found, slots, journal, hosted)
+        cli.write_json(
+            args.out / "ab.json",
+            {"bench": "ab", "command": words, "plan": described, **report},
+        )
+    if report["void"]:
+        raise NoVerdictError(
+            "; ".join(report["void"]) + ".", f"See {args.out / 'ab.json'}."
+        )
+    return Exit.DONE
+
+
+def _compared(
+    args: argparse.Namespace,
+    found: Sequence[arms.Arm],
+    slots: Sequence[Slot],
+    journal: Journal,
+    hosted: ab_runs.Hosted | None,
+) -> dict[str, Any]:
+    """Makes the runs that are left, shows the verdicts, and returns the report."""
     sensor = sensors.find_sensor()
     if sensor.read is None:
         print(f"no temperature sensor ({sensor.source})", file=sys.stderr)
@@ -167,12 +197,9 @@ def main(
     result = comparisons(runs, slots, args)
     show(result, runs)
     problems += judge(result, args.unchanged, args.margin)
-    report = {
-        "bench": "ab",
-        "command": list(command) or ["evals.ab", *argv],
+    return {
         "date": machine.now(),
         **facts,
-        "plan": described,
         # Of the machine that measured, which may not be the one that judges.
         "sensor": facts["machine"].get("sensor", sensor.source),
         "runs": [{k: v for k, v in run.items() if k != "facts"} for run in runs],
@@ -182,10 +209,6 @@ def main(
         },
         "void": problems,
     }
-    cli.write_json(args.out / "ab.json", report)
-    if problems:
-        raise NoVerdictError("; ".join(problems) + ".", f"See {args.out / 'ab.json'}.")
-    return Exit.DONE
 
 
 if __name__ == "__main__":

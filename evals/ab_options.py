@@ -4,13 +4,13 @@
 import argparse
 import shlex
 from collections.abc import Sequence
+from math import inf, isfinite
 from pathlib import Path
 
 from evals import stats
-from evals.arms import Arm
+from evals.arms import CONTROL, Arm
 from series.errors import UsageError
 
-CONTROL = "control"
 OUT = Path(__file__).resolve().parent.parent / "build/ab"
 
 
@@ -39,7 +39,25 @@ def parse(argv: Sequence[str], description: str | None = None) -> argparse.Names
     add("--timeout", type=float, metavar="S", help="of one run")
     add("--out", type=Path, default=OUT, help="folder of the runs")
     add("--resume", action="store_true", help="go on with what is in --out")
-    return parser.parse_args(argv)
+    args = parser.parse_args(argv)
+    _require_limits(args)
+    return args
+
+
+def _require_limits(args: argparse.Namespace) -> None:
+    """Refuses numbers that mean nothing, before anything runs."""
+    for option, good, need in (
+        ("blocks", args.blocks >= 1, "one or more"),
+        ("seed", args.seed >= 0, "zero or more"),
+        # 0.01 is a percent.
+        ("margin", 0 < args.margin < 1, "between 0 and 1"),
+        ("cool", args.cool is None or isfinite(args.cool), "degrees"),
+        ("patience", 0 <= args.patience < inf, "seconds, zero or more"),
+        ("pause", 0 <= args.pause < inf, "seconds, zero or more"),
+        ("timeout", args.timeout is None or 0 < args.timeout < inf, "seconds"),
+    ):
+        if not good:
+            raise UsageError(f"--{option} {getattr(args, option)}: it is {need}.")
 
 
 def named(texts: Sequence[str], mark: str, option: str) -> list[tuple[str, str]]:
@@ -61,7 +79,8 @@ def arms_of(args: argparse.Namespace) -> list[Arm]:
     """The arms that the words ask for, the control among them.
 
     Raises:
-        UsageError: There are fewer than two, or a name is twice or unknown.
+        UsageError: There are fewer than two, a name is twice or unknown, or a
+            command has no words.
     """
     commands = dict(named(args.arm, "=", "--arm"))
     if len(commands) != len(args.arm) or CONTROL in commands:
@@ -77,7 +96,7 @@ def arms_of(args: argparse.Namespace) -> list[Arm]:
                 raise UsageError(f"--{kind} {name}:{call}: there is no such arm.")
             claims[name][kind].append(call)
     found = [
-        Arm(name, shlex.split(command), **claims[name])
+        Arm(name, _words(name, command), **claims[name])
         for name, command in commands.items()
     ]
     if not found:
@@ -86,3 +105,13 @@ def arms_of(args: argparse.Namespace) -> list[Arm]:
         first = found[0]
         found.append(Arm(CONTROL, first.command, first.ran, first.idle))
     return found
+
+
+def _words(name: str, command: str) -> list[str]:
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise UsageError(f"--arm {name}: {command!r}: {error}.") from error
+    if not words:
+        raise UsageError(f"--arm {name}: its command is empty.")
+    return words

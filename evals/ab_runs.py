@@ -3,17 +3,118 @@
 
 import argparse
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from statistics import median
+from typing import Any
 
 from evals import arms, cooling, sensors, witness
 from evals.arms import Arm, Host
 from evals.blocks import Slot
 from evals.eval_progress import to_stderr
-from evals.journal import Journal
+from evals.journal import Journal, JournalError
+from series.locks import locked
 
 Hosted = Callable[[Sequence[Arm]], Host]
 """Makes what can be every arm."""
+
+
+@contextmanager
+def opened(out: Path, plan: Mapping[str, Any], resume: bool) -> Iterator[Journal]:
+    """The journal of a comparison, which no other run writes to meanwhile.
+
+    Args:
+        out: The comparison's folder.
+        plan: What is compared, and how.
+        resume: Whether it has been begun.
+
+    Raises:
+        JournalError: It is another's, damaged, in use, or would be overwritten.
+    """
+    path = out / "runs.jsonl"
+
+    def busy() -> None:
+        what = f"{out} is in use by another run."
+        raise JournalError(what, "Wait for it, or name another --out.")
+
+    if not resume:
+        out.mkdir(parents=True, exist_ok=True)
+    elif not path.exists():
+        raise JournalError(f"{path} is not there: nothing to resume.")
+    with locked(out, busy):
+        if not resume and (out / "ab.json").exists():
+            raise JournalError(
+                f"{out / 'ab.json'} is a comparison's already.", "Name another --out."
+            )
+        yield (Journal.resume if resume else Journal.start)(path, plan)
+
+
+def require_runs(
+    journal: Journal, found: Sequence[Arm], slots: Sequence[Slot], hosted: bool
+) -> None:
+    """Refuses lines that are not the runs of these arms in this order.
+
+    Raises:
+        JournalError: A line is none, or has another place.
+    """
+    left = [arm.name for arm in found] if hosted else []
+    for number, line in enumerate(journal.lines):
+        if number < len(slots):
+            good = line.get("arm") == slots[number].arm and _is_run(line)
+        else:
+            name = line.get("witness")
+            good = name in left and _is_told(line)
+            left = [one for one in left if one != name]
+        if not good:
+            raise JournalError(
+                f"{journal.path}: line {number + 2} is not what this comparison keeps "
+                "there.",
+                "It was damaged or edited: make it again, in another --out.",
+            )
+
+
+def _is_told(line: Mapping[str, Any]) -> bool:
+    facts = line.get("facts")
+    return (
+        arms.are_numbers(line.get("calls"))
+        and isinstance(line.get("notes"), dict)
+        and isinstance(facts, dict)
+        and isinstance(facts.get("machine", {}), dict)
+        and arms.are_texts(facts.get("sources", {}))
+    )
+
+
+def _is_run(line: Mapping[str, Any]) -> bool:
+    values = line.get("values")
+    return (
+        "witness" not in line
+        and isinstance(values, dict)
+        and bool(values)
+        and arms.are_numbers({**values, "seconds": line.get("seconds")})
+        and min(values.values()) > 0
+        and _is_told(line)
+    )
+
+
+def require_metrics(
+    values: Mapping[str, float], first: Mapping[str, float], args: argparse.Namespace
+) -> None:
+    """Refuses a run that measured something else than the first, or than is asked.
+
+    Raises:
+        ArmError: A metric is missing or new, or an option names one that none has.
+    """
+    if values.keys() != first.keys():
+        raise arms.ArmError(
+            f"a run measured {', '.join(values)}, the first {', '.join(first)}."
+        )
+    for option in ("higher", "unchanged"):
+        for metric in getattr(args, option):
+            if metric not in values:
+                raise arms.ArmError(
+                    f"--{option} {metric}: the runs measured {', '.join(values)}."
+                )
 
 
 def progress(done: int, total: int, seconds: Sequence[float], name: str) -> None:
@@ -50,6 +151,8 @@ def run_all(
         start = time.monotonic()
         arm = by_name[slot.arm]
         outcome = host.run(arm) if host else arms.run(arm, number, args.timeout)
+        first = journal.lines[0]["values"] if journal.lines else outcome.values
+        require_metrics(outcome.values, first, args)
         journal.add(
             {
                 "arm": slot.arm,

@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,9 @@ from series.errors import SeriesError
 
 RESULT_VARIABLE, ARM_VARIABLE, RUN_VARIABLE = "AB_RESULT", "AB_ARM", "AB_RUN"
 GRACE_S = 10.0
+MOST = sys.float_info.max
+CONTROL = "control"
+"""Name of the first arm where it runs once more."""
 
 
 class ArmError(SeriesError):
@@ -97,18 +101,39 @@ def parse(text: str, name: str) -> Outcome:
             'An arm ends with one line such as {"values": {"ms": 1.5}}.',
         )
     values = said.get("values", {"value": said["value"]} if "value" in said else {})
-    good = isinstance(values, dict) and all(
-        isinstance(value, int | float) and not isinstance(value, bool) and value > 0
-        for value in values.values()
-    )
-    if not values or not good:
+    if not (values and are_numbers(values) and min(values.values()) > 0):
         raise ArmError(f"{name} measured {values!r}: numbers above zero are needed.")
+    calls, notes = said.get("calls", {}), said.get("notes", {})
+    facts = {key: said[key] for key in ("machine", "sources") if key in said}
+    if not are_numbers(calls):
+        raise ArmError(f"{name} told calls {calls!r}: a number by name is needed.")
+    for key, told in {"notes": notes, **facts}.items():
+        if not isinstance(told, dict):
+            raise ArmError(f"{name} told {key} {told!r}: a JSON object is needed.")
+    if not are_texts(facts.get("sources", {})):
+        what = f"{name} told sources {facts['sources']!r}: a text by file is needed."
+        raise ArmError(what)
     return Outcome(
         {key: float(value) for key, value in values.items()},
-        {str(key): float(value) for key, value in said.get("calls", {}).items()},
-        {key: said[key] for key in ("machine", "sources") if key in said},
-        dict(said.get("notes", {})),
+        {key: float(value) for key, value in calls.items()},
+        facts,
+        dict(notes),
     )
+
+
+def are_numbers(found: Any) -> bool:
+    """Whether it is an object of numbers that a float can hold, none below zero."""
+    return isinstance(found, dict) and all(
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and 0 <= value <= MOST
+        for value in found.values()
+    )
+
+
+def are_texts(found: Any) -> bool:
+    """Whether it is an object of texts."""
+    return isinstance(found, dict) and all(isinstance(v, str) for v in found.values())
 
 
 def require_claims(arm: Arm, outcome: Outcome) -> None:
@@ -162,7 +187,11 @@ def run(arm: Arm, number: int, timeout_s: float | None = None) -> Outcome:
         output = _output(arm, env, timeout_s)
         if result.exists():
             # On one line, whatever its layout is.
-            output = json.dumps(json.loads(result.read_text(encoding="utf-8")))
+            try:
+                output = json.dumps(json.loads(result.read_text(encoding="utf-8")))
+            except ValueError as error:
+                what = f"{arm.name} wrote no JSON to {RESULT_VARIABLE}: {error}."
+                raise ArmError(what) from error
     outcome = parse(output, arm.name)
     require_claims(arm, outcome)
     return outcome
@@ -179,7 +208,8 @@ def _output(arm: Arm, env: dict[str, str], timeout_s: float | None) -> str:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                text=True,
+                encoding="utf-8",
+                errors="replace",
                 start_new_session=True,
             )
         except OSError as error:

@@ -51,9 +51,10 @@ def show(title: str, columns: Iterable[str], rows: Iterable[Sequence[str]]) -> N
         table.add_column(name, justify="right" if number else "left", no_wrap=True)
     for row in rows:
         table.add_row(*row)
-    console = Console(highlight=False)
+    # What is shown may hold brackets of its own, such as a metric's name.
+    console = Console(highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
-        console = Console(highlight=False, width=200)
+        console.width = 200
     console.print(table)
 
 

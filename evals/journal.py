@@ -49,15 +49,18 @@ class Journal:
         """Reads what an interrupted comparison left.
 
         Raises:
-            JournalError: There is nothing, or it is another comparison's.
+            JournalError: There is nothing, it is another comparison's, or damaged.
         """
         if not path.exists():
             raise JournalError(f"{path} is not there: nothing to resume.")
-        text = path.read_text(encoding="utf-8")
+        data = path.read_bytes()
         # A line that was cut off has no end; what came before it is whole.
-        whole = text[: text.rfind("\n") + 1]
-        lines = [json.loads(line) for line in whole.splitlines()]
-        if not lines or "plan" not in lines[0]:
+        whole = data[: data.rfind(b"\n") + 1]
+        lines = [
+            _object(path, number, line)
+            for number, line in enumerate(whole.splitlines(), 1)
+        ]
+        if not lines or not isinstance(lines[0].get("plan"), dict):
             raise JournalError(f"{path} is no journal of runs.", "Name another --out.")
         then, now = lines[0]["plan"], json.loads(json.dumps(dict(plan)))
         differ = sorted(
@@ -68,8 +71,8 @@ class Journal:
                 f"{path} was begun with another {', '.join(differ)}.",
                 "Give the same words as then, or name another --out.",
             )
-        if whole != text:
-            os.truncate(path, len(whole.encode()))
+        if whole != data:
+            os.truncate(path, len(whole))
         return cls(path, lines[1:])
 
     def add(self, line: Mapping[str, Any]) -> None:
@@ -82,3 +85,15 @@ class Journal:
             file.write(json.dumps(line) + "\n")
             file.flush()
             os.fsync(file.fileno())
+
+
+def _object(path: Path, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(line)
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise JournalError(
+            f"{path}: line {number} is damaged.", "Make it again, in another --out."
+        )
+    return found

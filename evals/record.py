@@ -15,7 +15,7 @@ import json
 import re
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from series.manifest import Manifest, load_manifest  # noqa: E402
 
 RESULTS = ROOT / "evals/results"
 MANIFEST = ROOT / "patches/series.toml"
-_NAME = re.compile(r"^[a-z0-9][a-z0-9.-]*$")
+_NAME = re.compile(r"[a-z0-9][a-z0-9.-]*")
 _KEYS = ("name", "kind", "command", "date", "base", "patches", "files", "machine")
 
 Record = dict[str, Any]
@@ -133,7 +133,7 @@ def write(
     Raises:
         RecordError: A measured file is not what the series makes of it.
     """
-    if not _NAME.match(name):
+    if not _NAME.fullmatch(name):
         raise RecordError(f"{name!r} is no name: small letters, digits, - and . only.")
     series = series or current()
     for file, blob in files.items():
@@ -175,10 +175,35 @@ def load(name: str, results: Path = RESULTS) -> Record:
         ) from error
     except ValueError as error:
         raise RecordError(f"{path} is damaged: {error}.", "Record it anew.") from error
+    if not isinstance(record, dict):
+        raise RecordError(f"{path} is no record: no JSON object.", "Record it anew.")
     missing = [key for key in (*_KEYS, "data") if key not in record]
+    missing = missing or [*misshapen(record)]
     if missing or record["name"] != name:
         raise RecordError(f"{path} is no record: {', '.join(missing) or 'its name'}.")
     return record
+
+
+def misshapen(found: Mapping[str, Any]) -> Iterator[str]:
+    """Keys of a record, or of what a bench wrote, that hold something else."""
+
+    def texts(value: Any) -> bool:
+        values = value.values() if isinstance(value, dict) else value
+        return isinstance(value, dict | list) and all(
+            isinstance(one, str) for one in values
+        )
+
+    for key in ("command", "void", "sources", "files", "patches", "base"):
+        kind = list if key in ("command", "void") else dict
+        value = found.get(key, kind())
+        if not (isinstance(value, kind) and texts(value)):
+            yield key
+    for key in ("machine", "data"):
+        if not isinstance(found.get(key, {}), dict):
+            yield key
+    for key in ("kind", "bench", "date"):
+        if not isinstance(found.get(key, ""), str):
+            yield key
 
 
 def load_all(results: Path = RESULTS) -> list[Record]:
@@ -208,15 +233,27 @@ def add(name: str, raw: Path) -> Path:
     """Makes a record of what a bench wrote on some machine."""
     try:
         data = json.loads(raw.read_text(encoding="utf-8"))
+        wrong = ", ".join(misshapen(data))
         kind, command = data.pop("bench"), data.pop("command")
         machine, files = data.pop("machine"), data.pop("sources")
     except OSError as error:
         raise RecordError(f"{raw} cannot be read: {error.strerror}.") from error
     except (ValueError, KeyError, AttributeError, TypeError) as error:
-        what = f"{raw} is not what a bench writes: {error!r}."
+        # Of what cannot be decoded the message would hold all of it.
+        why = "no text" if isinstance(error, UnicodeError) else repr(error)
+        what = f"{raw} is not what a bench writes: {why}."
         raise RecordError(what, "Give the file of its --json.") from error
+    if wrong:
+        what = f"{raw} is not what a bench writes: {wrong}."
+        raise RecordError(what, "Give the file of its --json.")
     if data.get("void"):
         raise RecordError(f"{raw}: the run is void: {'; '.join(data['void'])}.")
+    path = RESULTS / f"{name}.json"
+    if path.is_file() and (there := load(name)["kind"]) != kind:
+        raise RecordError(
+            f"{path} is a record of {there}, {raw} is one of {kind}.",
+            "Give it another name.",
+        )
     date = data.pop("date", "")
     return write(name, kind, command, machine, files, data, date=date)
 

@@ -12,7 +12,8 @@ import argparse
 import re
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ if __name__ == "__main__":
 from evals import cli, record, views  # noqa: E402
 from evals.record import Record, Series  # noqa: E402
 from series.errors import Exit, SeriesError  # noqa: E402
+from series.writing import aside  # noqa: E402
 
 README = ROOT / "README.md"
 PAGE = ROOT / "build/report/index.html"
@@ -61,6 +63,40 @@ def readme_text(text: str, found: Mapping[str, views.Table]) -> str:
     return _BLOCK.sub(filled, text)
 
 
+def renewed(readme: Path, found: Mapping[str, views.Table]) -> bytes:
+    """A README's bytes with every table as the records have it, its ends of lines kept.
+
+    Raises:
+        ReportError: It is no text, a table is unknown, or its end is missing.
+    """
+    try:
+        text = readme.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ReportError(f"{readme} is not UTF-8: {error}.") from error
+    ends = "\r\n" if "\r\n" in text else "\n"
+    new = readme_text(text.replace("\r\n", "\n"), found)
+    return new.replace("\n", ends).encode()
+
+
+@contextmanager
+def _holding(kept: Record) -> Iterator[None]:
+    """Lets a failure to show a record be one of that record."""
+    try:
+        yield
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise record.RecordError(
+            f"{kept['name']}.json does not hold what a record of {kept['kind']} has: "
+            f"{error!r}.",
+            "Record it anew.",
+        ) from error
+
+
 def amd_note(records: Sequence[Record]) -> str:
     """What the records say of AMD hardware."""
     devices = sorted(
@@ -84,17 +120,19 @@ def page(records: Sequence[Record], series: Series) -> str:
 
     from evals import plots
 
-    sections: list[dict[str, Any]] = [
-        {
-            "name": kept["name"],
-            "caption": views.caption(kept),
-            "stale": "; ".join(record.stale(kept, series)),
-            "command": shlex.join(map(str, kept["command"])),
-            "plots": plots.plots(kept["kind"], kept["data"]),
-            "tables": views.tables(kept, series, records),
-        }
-        for kept in records
-    ]
+    sections: list[dict[str, Any]] = []
+    for kept in records:
+        with _holding(kept):
+            sections.append(
+                {
+                    "name": kept["name"],
+                    "caption": views.caption(kept),
+                    "stale": "; ".join(record.stale(kept, series)),
+                    "command": shlex.join(map(str, kept["command"])),
+                    "plots": plots.plots(kept["kind"], kept["data"]),
+                    "tables": views.tables(kept, series, records),
+                }
+            )
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(ROOT / "evals"),
         autoescape=True,
@@ -119,16 +157,19 @@ def main(argv: Sequence[str]) -> int:
     args = parser.parse_args(argv)
     series = record.current()
     records = record.load_all()
-    found = {t.name: t for kept in records for t in views.tables(kept, series, records)}
+    found: dict[str, views.Table] = {}
+    for kept in records:
+        with _holding(kept):
+            found |= {t.name: t for t in views.tables(kept, series, records)}
     if args.list:
         for table in found.values():
             print(f"{table.name:<24} {table.title}")
         return Exit.DONE
     if args.readme:
-        text = README.read_text(encoding="utf-8")
-        new = readme_text(text, found)
+        text, new = README.read_bytes(), renewed(README, found)
         if new != text:
-            cli.write_text(README, new)
+            with aside(README) as part:
+                part.write_bytes(new)
         print(
             "README.md " + ("has new tables" if new != text else "is as it should be")
         )

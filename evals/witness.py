@@ -8,7 +8,7 @@ done. Each answer is kept in the journal at once, as a line of its own after the
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from evals.arms import Arm, Host, Outcome, VoidError, require_claims
+from evals.arms import CONTROL, Arm, Host, Outcome, VoidError, require_claims
 from evals.eval_progress import to_stderr
 from evals.journal import Journal
 
@@ -38,8 +38,12 @@ def same_facts(lines: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """
     machine: dict[str, Any] = {}
     sources: dict[str, dict[str, str]] = {}
+    base = ""
     for number, line in enumerate(lines):
         arm = line.get(_KEY, line.get("arm"))
+        base = base or arm
+        # The control is the first arm once more.
+        arm = base if arm == CONTROL else arm
         what = f"what {arm} calls was counted" if _KEY in line else f"run {number} was"
         said = line["facts"].get("machine", {})
         if machine and said and said != machine:

@@ -14,11 +14,12 @@ import pytest
 pytest.importorskip("scipy", reason="the statistics need requirements/evals.txt")
 pytest.importorskip("rich")
 
-from evals import ab, arms, cooling, sensors
+from evals import ab, arms, cli, cooling, sensors
 from evals.blocks import plan
 from evals.journal import Journal, JournalError
 from evals.stats import Verdict, compare
 from series.errors import Exit, SeriesError, UsageError
+from series.locks import locked
 
 ROOT = Path(__file__).resolve().parent.parent
 ARM = """
@@ -129,7 +130,10 @@ print(json.dumps({"value": 1.0 + int(os.environ["AB_RUN"]) / 1e4}))
 
 
 @pytest.mark.usefixtures("default_signals")
-def test_an_interrupt_keeps_what_is_done_and_resume_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_keeps_what_is_done_and_resume_goes_on(
+    number: signal.Signals, tmp_path: Path
+) -> None:
     (tmp_path / "slow.py").write_text(SLOW_ARM)
     seen = tmp_path / "seen"
     seen.mkdir()
@@ -144,7 +148,7 @@ def test_an_interrupt_keeps_what_is_done_and_resume_goes_on(tmp_path: Path) -> N
         assert time.monotonic() < deadline
         assert child.poll() is None
         time.sleep(0.05)
-    child.send_signal(signal.SIGINT)
+    child.send_signal(number)
     _, errors = child.communicate(timeout=30)
     assert child.returncode == Exit.INTERRUPT, errors
     assert "3 of 8 runs are kept" in errors
@@ -160,8 +164,8 @@ def test_an_interrupt_keeps_what_is_done_and_resume_goes_on(tmp_path: Path) -> N
     moved = [word.replace(str(seen), str(tmp_path / "other")) for word in words]
     assert "another arms" in run(out, *moved, "--resume").stderr
 
-    for number in "012":
-        (seen / number).unlink()
+    for name in "012":
+        (seen / name).unlink()
     with (out / "runs.jsonl").open("a") as file:
         file.write('{"arm": "cut off in the mid')
     resumed = run(out, *words, "--resume")
@@ -172,7 +176,7 @@ def test_an_interrupt_keeps_what_is_done_and_resume_goes_on(tmp_path: Path) -> N
         slot.arm for slot in plan(["a", "b"], 2)
     ]
     values = [run["values"]["value"] for run in found["runs"]]
-    assert values == [1.0 + number / 1e4 for number in range(8)]
+    assert values == [1.0 + at / 1e4 for at in range(8)]
 
     for path in seen.iterdir():
         path.unlink()
@@ -211,12 +215,35 @@ def test_a_result_file_counts_before_the_output(tmp_path: Path) -> None:
         ('{"values": {}}', "above zero"),
         ('{"values": 3}', "above zero"),
         ("{}", "above zero"),
+        ('{"value": NaN}', "above zero"),
+        ('{"value": Infinity}', "above zero"),
+        ('{"value": 1' + 400 * "0" + "}", "above zero"),
+        ('{"value": 1, "calls": [1]}', "calls"),
+        ('{"value": 1, "calls": {"k": "x"}}', "calls"),
+        ('{"value": 1, "notes": "abc"}', "notes"),
+        ('{"value": 1, "machine": "x"}', "machine"),
+        ('{"value": 1, "sources": [1]}', "sources"),
+        ('{"value": 1, "sources": {"f": 1}}', "sources"),
     ],
 )
 def test_what_no_arm_may_say(text: str, says: str) -> None:
     with pytest.raises(arms.ArmError) as caught:
         arms.parse(text, "a")
     assert says in caught.value.what
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("sys.stdout.buffer.write(bytes([255]))", "printed no JSON object"),
+        ("open(os.environ['AB_RESULT'], 'w').write('{')", "wrote no JSON"),
+        ("open(os.environ['AB_RESULT'], 'wb').write(bytes([255]))", "wrote no JSON"),
+    ],
+)
+def test_what_cannot_be_read_of_an_arm_is_told(words: str, says: str) -> None:
+    call = [sys.executable, "-c", f"import os, sys; {words}"]
+    with pytest.raises(arms.ArmError, match=says):
+        arms.run(arms.Arm("a", call), 0)
 
 
 def test_an_arm_that_hangs_is_stopped(tmp_path: Path) -> None:
@@ -234,6 +261,21 @@ def test_an_arm_that_hangs_is_stopped(tmp_path: Path) -> None:
         ["--arm", "control=x", "--arm", "b=y"],
         ["--arm", "a=x", "--arm", "b=y", "--ran", "c:port"],
         ["--arm", "a=x", "--no-control"],
+        ["--arm", "a=sh -c 'x", "--arm", "b=y"],
+        ["--arm", "a= ", "--arm", "b=y"],
+        *(
+            ["--arm", "a=x", "--arm", "b=y", option, value]
+            for option, values in {
+                "--blocks": ("0", "-3"),
+                "--seed": ("-1",),
+                "--margin": ("nan", "0", "5"),
+                "--pause": ("-1", "inf"),
+                "--patience": ("nan",),
+                "--timeout": ("0", "nan"),
+                "--cool": ("nan",),
+            }.items()
+            for value in values
+        ),
     ],
 )
 def test_words_that_make_no_comparison(words: list[str]) -> None:
@@ -277,8 +319,21 @@ def test_the_control_is_told_behind_the_arms() -> None:
 
 def test_runs_that_measured_something_else_are_refused() -> None:
     runs = [{"arm": "a", "values": {"ms": 1.0}}, {"arm": "b", "values": {"s": 1.0}}]
-    with pytest.raises(arms.ArmError, match="run 1"):
+    with pytest.raises(arms.ArmError, match="measured s, the first ms"):
         ab.comparisons(runs, plan(["a", "b"], 1), ab.parse([]))
+
+
+@pytest.mark.parametrize("option", ["--higher", "--unchanged"])
+def test_an_option_for_a_metric_that_none_has_is_refused(
+    option: str, script: Path, tmp_path: Path
+) -> None:
+    """A misspelt negative control would never fail."""
+    arm = command(script, 10.0)
+    words = ("--arm", f"a={arm}", "--arm", f"b={arm}", option, "mss")
+    done = run(tmp_path, *words)
+    assert done.returncode == Exit.FAILURE
+    assert f"{option} mss: the runs measured ms" in done.stderr
+    assert "0 of 24 runs are kept" in done.stderr
 
 
 def test_cooling_waits_and_gives_up() -> None:
@@ -293,6 +348,91 @@ def test_cooling_waits_and_gives_up() -> None:
     with pytest.raises(cooling.HotError, match="80"):
         cooling.cool_down(always, 45.0, 6.0, waits.append)
     assert cooling.cool_down(sensors.Sensor(None, "none"), 45.0, 6.0) is None
+
+
+@pytest.fixture
+def ended(script: Path, tmp_path: Path) -> tuple[Path, list[str]]:
+    """The folder of a comparison that is done, and the words that made it."""
+    script.write_text('print(\'{"value": 1.5, "calls": {"k": 0}}\')')
+    arm = f"'{sys.executable}' '{script}'"
+    words = ["--arm", f"a={arm}", "--arm", f"b={arm}", "--blocks", "2", "--no-control"]
+    out = tmp_path / "out"
+    assert run(out, *words).returncode == Exit.DONE
+    return out, words
+
+
+Lines = list[str]
+
+
+def changed(lines: Lines, at: int, **values: object) -> Lines:
+    line = json.dumps({**json.loads(lines[at]), **values})
+    return [*lines[:at], line, *lines[at + 1 :]]
+
+
+DAMAGED = {
+    "a line is gone": lambda lines: [*lines[:2], *lines[3:]],
+    "a line is twice": lambda lines: [*lines[:3], lines[2], *lines[3:]],
+    "two have changed places": lambda lines: [lines[0], lines[2], lines[1], *lines[3:]],
+    "one too many": lambda lines: [*lines, lines[-1]],
+    "no JSON": lambda lines: [*lines[:2], "{", *lines[3:]],
+    "no object": lambda lines: [*lines[:2], "[1]", *lines[3:]],
+    "the first is no object": lambda lines: ["5", *lines[1:]],
+    "no values": lambda lines: changed(lines, 2, values={}),
+    "null": lambda lines: changed(lines, 2, values={"value": None}),
+    "infinite": lambda lines: changed(lines, 2, values={"value": float("inf")}),
+    "no seconds": lambda lines: changed(lines, 2, seconds="x"),
+    "no facts": lambda lines: changed(lines, 2, facts=[]),
+    "a count": lambda lines: changed(lines, 8, witness="a"),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGED)
+def test_no_verdict_comes_of_a_damaged_journal(
+    kind: str, ended: tuple[Path, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, words = ended
+    path = out / "runs.jsonl"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join(DAMAGED[kind](lines)) + "\n")
+    before = path.read_bytes()
+    (out / "ab.json").unlink()
+    code = cli.guarded(ab.main, ["--out", str(out), *words, "--resume"])
+    assert code == Exit.FAILURE
+    assert "--out" in capsys.readouterr().err
+    assert path.read_bytes() == before
+    assert not (out / "ab.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        (["--margin", "0.05"], "another margin"),
+        (["--higher", "value"], "another higher"),
+        (["--unchanged", "value"], "another unchanged"),
+        (["--idle", "b:k"], "another claims"),
+    ],
+)
+def test_what_decides_is_not_chosen_after_the_runs(
+    more: list[str], named: str, ended: tuple[Path, list[str]]
+) -> None:
+    out, words = ended
+    with pytest.raises(JournalError, match=named):
+        ab.main(["--out", str(out), *words, *more, "--resume"])
+
+
+def test_a_comparison_is_one_runs_and_is_not_written_over(
+    ended: tuple[Path, list[str]],
+) -> None:
+    out, words = ended
+    call = ["--out", str(out), *words]
+    with locked(out), pytest.raises(JournalError, match="in use by another run"):
+        ab.main([*call, "--resume"])
+    (out / "runs.jsonl").unlink()
+    before = (out / "ab.json").read_bytes()
+    with pytest.raises(JournalError, match="already"):
+        ab.main(call)
+    assert (out / "ab.json").read_bytes() == before
+    assert not (out / "runs.jsonl").exists()
 
 
 def test_a_journal_of_something_else_is_left_alone(tmp_path: Path) -> None:

@@ -19,6 +19,12 @@ VALUES = st.recursive(
 )
 
 
+def test_brackets_in_a_table_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    cli.show("runs [/x]", ["arm", "m[/x]"], [["a[red]", ":smile:"]])
+    said = capsys.readouterr().out
+    assert all(text in said for text in ("runs [/x]", "m[/x]", "a[red]", ":smile:"))
+
+
 @given(VALUES)
 def test_laid_out_json_is_the_same_data(data: object) -> None:
     assert json.loads(cli.laid_out(data)) == data

@@ -159,9 +159,44 @@ def test_adding_what_a_bench_wrote(
         raw.write_text(text)
         with pytest.raises(RecordError, match="not what a bench writes"):
             record.add("gdn-h200", raw)
+    for wrong in (
+        {"sources": [1]},
+        {"sources": {"f": 1}},
+        {"void": True},
+        {"machine": "x"},
+        {"command": "evals.gdn"},
+        {"date": 1},
+        {"bench": None},
+    ):
+        raw.write_text(json.dumps({**said, **wrong}))
+        with pytest.raises(RecordError, match=f"bench writes: {next(iter(wrong))}"):
+            record.add("gdn-h200", raw)
+    raw.write_bytes(bytes(range(256)))
+    with pytest.raises(RecordError, match="bench writes: no text") as caught:
+        record.add("gdn-h200", raw)
+    assert len(str(caught.value.what)) < 300
+    raw.write_text(json.dumps({**said, "bench": "dot"}))
+    with pytest.raises(RecordError, match="is a record of gdn, "):
+        record.add("gdn-h200", raw)
+    assert record.load("gdn-h200", tmp_path / "results") == kept
     raw.write_text(json.dumps(said))
-    with pytest.raises(RecordError, match="is no name"):
-        record.add("../gdn", raw)
+    for name in ("../gdn", "gdn\n", ""):
+        with pytest.raises(RecordError, match="is no name"):
+            record.add(name, raw)
+
+
+@pytest.mark.parametrize(
+    "wrong", ["5", '{"data": 3}', '{"machine": "x"}', '{"date": null}']
+)
+def test_a_record_that_holds_something_else_is_refused(
+    wrong: str, world: World, series: Series, tmp_path: Path
+) -> None:
+    said = json.loads(wrong)
+    whole = written(world, series, tmp_path)
+    path = tmp_path / f"{whole['name']}.json"
+    path.write_text(json.dumps({**whole, **said} if isinstance(said, dict) else said))
+    with pytest.raises(RecordError, match="is no record"):
+        record.load(whole["name"], tmp_path)
 
 
 def test_a_record_names_no_folder_of_the_machine(

@@ -442,6 +442,30 @@ def test_a_readme_that_does_not_fit_on_the_disk_is_as_it_was(
     assert said == ["README.md has new tables", "README.md is as it should be"]
 
 
+def test_a_readmes_ends_of_lines_are_kept(shown: Path) -> None:
+    assert report.main(["--readme"]) == 0
+    text = shown.read_bytes()
+    windows = text.replace(b"\n", b"\r\n")
+    shown.write_bytes(windows.replace(b"| ---", b"| ----", 1))
+    assert report.main(["--readme"]) == 0
+    assert shown.read_bytes() == windows
+    shown.write_bytes(text + b"\xff")
+    with pytest.raises(report.ReportError, match="is not UTF-8"):
+        report.main(["--readme"])
+
+
+@pytest.mark.parametrize("data", [{}, {"cases": [{"k": 1}]}, {"cases": 3}])
+@pytest.mark.parametrize("words", [["--readme"], []])
+def test_a_record_of_other_content_is_named(
+    words: list[str], data: dict, shown: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(record, "load_all", lambda: [kept("dot-x", "dot", data)])
+    with pytest.raises(
+        record.RecordError, match="does not hold what a record of dot has"
+    ):
+        report.main(words)
+
+
 def test_a_page_that_cannot_be_written_names_its_place(shown: Path) -> None:
     out = shown.parent / "pages/index.html"
     words = ["--out", str(out)]
