@@ -51,6 +51,7 @@ HARNESS_FILES = (
     "evals/gdn_op/*",
     "series/__init__.py",
     "series/errors.py",
+    "series/locks.py",
     "series/output.py",
     "series/writing.py",
 )
