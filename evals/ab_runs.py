@@ -91,7 +91,8 @@ def _is_run(line: Mapping[str, Any]) -> bool:
         "witness" not in line
         and isinstance(values, dict)
         and bool(values)
-        and arms.are_numbers({**values, "seconds": line.get("seconds")})
+        and arms.are_numbers(values)
+        and arms.are_numbers({"seconds": line.get("seconds")})
         and min(values.values()) > 0
         and _is_told(line)
     )
@@ -107,13 +108,15 @@ def require_metrics(
     """
     if values.keys() != first.keys():
         raise arms.ArmError(
-            f"a run measured {', '.join(values)}, the first {', '.join(first)}."
+            f"a run measured {', '.join(values)}, the first {', '.join(first)}.",
+            "Let every arm measure the same, in another --out.",
         )
     for option in ("higher", "unchanged"):
         for metric in getattr(args, option):
             if metric not in values:
                 raise arms.ArmError(
-                    f"--{option} {metric}: the runs measured {', '.join(values)}."
+                    f"--{option} {metric}: the runs measured {', '.join(values)}.",
+                    "Begin anew with one of these, in another --out.",
                 )
 
 

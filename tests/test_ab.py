@@ -333,6 +333,7 @@ def test_an_option_for_a_metric_that_none_has_is_refused(
     done = run(tmp_path, *words)
     assert done.returncode == Exit.FAILURE
     assert f"{option} mss: the runs measured ms" in done.stderr
+    assert "in another --out" in done.stderr
     assert "0 of 24 runs are kept" in done.stderr
 
 
@@ -380,6 +381,7 @@ DAMAGED = {
     "no values": lambda lines: changed(lines, 2, values={}),
     "null": lambda lines: changed(lines, 2, values={"value": None}),
     "infinite": lambda lines: changed(lines, 2, values={"value": float("inf")}),
+    "a metric of that name": lambda lines: changed(lines, 2, values={"seconds": None}),
     "no seconds": lambda lines: changed(lines, 2, seconds="x"),
     "no facts": lambda lines: changed(lines, 2, facts=[]),
     "a count": lambda lines: changed(lines, 8, witness="a"),
